@@ -1,0 +1,151 @@
+//! The case: everything that fixes one test.
+
+use super::{InferPlan, Mask, TrainPlan};
+use crate::number::Dtype;
+
+/// One sequence of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence {
+    /// Names the sequence's data, so that removing another sequence leaves its values as they are. Unique in a case.
+    pub id: u32,
+    /// New rows.
+    pub q: u32,
+    /// Positions in all, the new ones included. May be below `q` (the first rows are then empty) and 0.
+    pub kv: u32,
+}
+
+/// What is computed: `o = softmax(softcap(scale * q.k) + bias) v` over the valid keys, and `lse`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// The batch; may be empty.
+    pub sequences: Vec<Sequence>,
+    /// Labels of the KV heads (they name data, as sequence ids do); at least one, unique.
+    pub kv_head_ids: Vec<u32>,
+    /// Labels of the query heads inside a group; query head `h` is KV head `h / group_ids.len()`. At least one, unique.
+    pub group_ids: Vec<u32>,
+    /// Head dim of queries and keys.
+    pub d_qk: u32,
+    /// Head dim of values and outputs.
+    pub d_v: u32,
+    /// Valid keys.
+    pub mask: Mask,
+    /// `cap * tanh(score / cap)`, before the bias.
+    pub softcap: Option<f32>,
+    /// One logit for each query head, with a zero value vector.
+    pub sinks: Option<Vec<f32>>,
+    /// One slope for each query head: the bias is `-slope * |p - j|`.
+    pub alibi_slopes: Option<Vec<f32>>,
+    /// Multiplies q.k; finite and positive.
+    pub softmax_scale: f32,
+    /// Storage of q, k and v.
+    pub dtype: Dtype,
+    /// Storage of `o`; `lse` is always F32.
+    pub out_dtype: Dtype,
+}
+
+impl Problem {
+    /// Number of query heads.
+    pub fn q_heads(&self) -> usize {
+        self.kv_head_ids.len() * self.group_ids.len()
+    }
+
+    /// Number of KV heads.
+    pub fn kv_heads(&self) -> usize {
+        self.kv_head_ids.len()
+    }
+
+    /// New rows of all sequences.
+    pub fn total_q(&self) -> usize {
+        self.sequences.iter().map(|s| s.q as usize).sum()
+    }
+
+    /// Positions of all sequences.
+    pub fn total_kv(&self) -> usize {
+        self.sequences.iter().map(|s| s.kv as usize).sum()
+    }
+}
+
+/// A data regime: what the drawn values look like. Each is there because a public bug needs it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Regime {
+    /// About N(0, 1).
+    Normal,
+    /// All keys of a head alike: equal scores.
+    Equal,
+    /// One key's score above the rest by about `gap`, carried by head-dim lane `lane % d_qk`.
+    Dominant {
+        /// Distance in natural units.
+        gap: f32,
+        /// Lane that carries it.
+        lane: u32,
+    },
+    /// Every score near `level`, far below zero.
+    Deep {
+        /// Negative, e.g. -1e3 to -3e38.
+        level: f32,
+    },
+    /// Dot products and value sums at the edge of f16.
+    Overflow,
+    /// Values below the least normal number of the storage format.
+    Subnormal,
+    /// A handful of small exact values: ties.
+    Quantised,
+    /// One peak over a long flat tail.
+    Tail,
+    /// All significand bits in use, over several binades.
+    Wide,
+    /// V is the identity (row j has a one in lane `j % d_v`): the output is the probability row.
+    OnehotV,
+    /// V is one constant for each KV head: the output is the probability mass.
+    ConstantV,
+    /// Pairs of keys with equal K and opposite large V inside spans of `span` positions, small values elsewhere.
+    Mirror {
+        /// Positions in a span, at least 2.
+        span: u32,
+        /// Spans start at positions congruent to this.
+        phase: u32,
+    },
+}
+
+/// Literal patterns, after shrinking; packed over the sequences in problem order, row-major.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Literal {
+    /// `[total_q, q_heads, d_qk]`.
+    pub q: Vec<u32>,
+    /// `[total_kv, kv_heads, d_qk]`.
+    pub k: Vec<u32>,
+    /// `[total_kv, kv_heads, d_v]`.
+    pub v: Vec<u32>,
+}
+
+/// Where q, k and v come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    /// Every value a pure function of (seed, tensor, sequence id, position, head label, lane).
+    Drawn {
+        /// Data seed.
+        seed: u64,
+        /// What the values look like.
+        regime: Regime,
+    },
+    /// Bits in the file.
+    Literal(Literal),
+    /// Tensors from a safetensors file, found by digest; sequence ids name its sequences, head labels its heads.
+    Captured {
+        /// SHA-256 of the file, lower-case hex.
+        sha256: String,
+    },
+}
+
+/// Everything that fixes one test but the kernels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// What is computed.
+    pub problem: Problem,
+    /// How the training path lays it out.
+    pub train: TrainPlan,
+    /// How the inference path schedules it.
+    pub infer: InferPlan,
+    /// Its values.
+    pub data: Data,
+}

@@ -1,0 +1,147 @@
+//! What a kernel *means*, apart from its arithmetic. Declared by every kernel; the reference also has an *actual* set, so that it
+//! can be made to lie.
+
+use super::numerics::fields;
+
+fields! {
+    /// The causal anchor a kernel implements.
+    pub enum AnchorConvention {
+        /// Whatever the call asks for.
+        AsCalled = "as_called",
+        /// Always bottom-right.
+        BottomRight = "bottom_right",
+        /// Always top-left.
+        TopLeft = "top_left",
+        /// Bottom-right without the diagonal: every row loses its last key.
+        Strict = "strict",
+    }
+}
+fields! {
+    /// How `window_left = n` is read.
+    pub enum WindowConvention {
+        /// The row itself and `n` keys to its left.
+        KeysToLeft = "keys_to_left",
+        /// `n` keys, the row itself included: one fewer.
+        CountsSelf = "counts_self",
+        /// The row itself and `n + 1` keys to its left: one more.
+        OneMore = "one_more",
+    }
+}
+fields! {
+    /// What a row without valid keys gets.
+    pub enum EmptyRow {
+        /// `o = 0`, `lse = -inf`.
+        ZeroNegInf = "zero_neg_inf",
+        /// `o = 0`, `lse = +inf` (FlashAttention 2).
+        ZeroPosInf = "zero_pos_inf",
+        /// NaN in both.
+        Nan = "nan",
+    }
+}
+fields! {
+    /// Base of the reported log-sum-exp.
+    pub enum LseBase {
+        /// Natural logarithm.
+        E = "e",
+        /// Base 2.
+        Two = "2",
+    }
+}
+fields! {
+    /// Whether a sink counts in `lse`.
+    pub enum SinkInLse {
+        /// It does.
+        Yes = "yes",
+        /// Only the keys count.
+        No = "no",
+    }
+}
+fields! {
+    /// The ALiBi bias.
+    pub enum AlibiForm {
+        /// `-slope * |p - j|`.
+        Distance = "distance",
+        /// `slope * j`: the same weights under a causal mask, another `lse`.
+        KeyIndex = "key_index",
+    }
+}
+fields! {
+    /// Order of softcap and bias.
+    pub enum CapOrder {
+        /// `softcap(score) + bias`.
+        CapThenBias = "cap_then_bias",
+        /// `softcap(score + bias)`.
+        BiasThenCap = "bias_then_cap",
+    }
+}
+
+/// One full set of conventions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Conventions {
+    /// `anchor`.
+    pub anchor: AnchorConvention,
+    /// `window`.
+    pub window: WindowConvention,
+    /// `empty_row`.
+    pub empty_row: EmptyRow,
+    /// `lse_base`.
+    pub lse_base: LseBase,
+    /// `sink_in_lse`.
+    pub sink_in_lse: SinkInLse,
+    /// `alibi`.
+    pub alibi: AlibiForm,
+    /// `cap_order`.
+    pub cap_order: CapOrder,
+}
+
+impl Default for Conventions {
+    /// What the problem's text means: the conventions the oracle computes.
+    fn default() -> Self {
+        Conventions {
+            anchor: AnchorConvention::AsCalled,
+            window: WindowConvention::KeysToLeft,
+            empty_row: EmptyRow::ZeroNegInf,
+            lse_base: LseBase::E,
+            sink_in_lse: SinkInLse::Yes,
+            alibi: AlibiForm::Distance,
+            cap_order: CapOrder::CapThenBias,
+        }
+    }
+}
+
+impl Conventions {
+    /// Field names, in canonical order.
+    pub const FIELDS: [&str; 7] = ["anchor", "window", "empty_row", "lse_base", "sink_in_lse", "alibi", "cap_order"];
+
+    /// The value of a field as text; `None` for an unknown name.
+    pub fn get(&self, field: &str) -> Option<String> {
+        Some(match field {
+            "anchor" => self.anchor.to_string(),
+            "window" => self.window.to_string(),
+            "empty_row" => self.empty_row.to_string(),
+            "lse_base" => self.lse_base.to_string(),
+            "sink_in_lse" => self.sink_in_lse.to_string(),
+            "alibi" => self.alibi.to_string(),
+            "cap_order" => self.cap_order.to_string(),
+            _ => return None,
+        })
+    }
+
+    /// Sets a field from text.
+    ///
+    /// # Errors
+    /// The reason, naming the values that are allowed, or the nearest field name.
+    pub fn set(&mut self, field: &str, value: &str) -> Result<(), String> {
+        match field {
+            "anchor" => self.anchor = value.parse()?,
+            "window" => self.window = value.parse()?,
+            "empty_row" => self.empty_row = value.parse()?,
+            "lse_base" => self.lse_base = value.parse()?,
+            "sink_in_lse" => self.sink_in_lse = value.parse()?,
+            "alibi" => self.alibi = value.parse()?,
+            "cap_order" => self.cap_order = value.parse()?,
+            _ => return Err(super::numerics::unknown("convention", field, &Self::FIELDS)),
+        }
+        Ok(())
+    }
+}

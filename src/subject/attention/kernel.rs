@@ -1,0 +1,180 @@
+//! The seam to implementations: three call forms that attention libraries already have.
+//!
+//! A kernel only computes. Layouts, page tables, poison, canaries and the sequence of steps belong to the [driver](super::drive).
+
+use super::conventions::Conventions;
+use super::mask::Mask;
+use super::numerics::Numerics;
+use super::plan::Side;
+use crate::number::Dtype;
+use crate::tensor::Tensor;
+
+/// Name, version and origin of a kernel, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Short name, e.g. `ref:aligned`.
+    pub name: String,
+    /// Version of the implementation.
+    pub version: String,
+    /// Where it runs, e.g. `cpu`.
+    pub device: String,
+}
+
+/// What is the same in every call of one problem.
+#[derive(Clone, Debug)]
+pub struct Attributes<'a> {
+    /// Query heads.
+    pub q_heads: usize,
+    /// KV heads; divides `q_heads`. Query head `h` reads KV head `h / (q_heads / kv_heads)`.
+    pub kv_heads: usize,
+    /// Head dim of q and k.
+    pub d_qk: usize,
+    /// Head dim of v and o.
+    pub d_v: usize,
+    /// Multiplies q.k.
+    pub softmax_scale: f32,
+    /// Valid keys. In a call with `q` rows and `kv` keys of a sequence, row `i` stands at position `i + kv - q`.
+    pub mask: Mask,
+    /// `cap * tanh(score / cap)`.
+    pub softcap: Option<f32>,
+    /// `[q_heads]`, a logit each with a zero value vector.
+    pub sinks: Option<&'a [f32]>,
+    /// `[q_heads]`; the bias is `-slope * |p - j|`.
+    pub alibi_slopes: Option<&'a [f32]>,
+    /// Query rows per tile.
+    pub block_q: usize,
+    /// Format of `o`.
+    pub out_dtype: Dtype,
+}
+
+/// Packed tensors.
+#[derive(Clone, Copy, Debug)]
+pub struct VarlenCall<'a> {
+    /// See there.
+    pub attributes: &'a Attributes<'a>,
+    /// `[total_q, q_heads, d_qk]`.
+    pub q: &'a Tensor,
+    /// `[total_kv, kv_heads, d_qk]`.
+    pub k: &'a Tensor,
+    /// `[total_kv, kv_heads, d_v]`.
+    pub v: &'a Tensor,
+    /// `[batch + 1]`, row offsets into `q`, from 0 to `total_q`.
+    pub cu_seqlens_q: &'a [u32],
+    /// `[batch + 1]`, row offsets into `k` and `v`.
+    pub cu_seqlens_k: &'a [u32],
+}
+
+/// Padded tensors. Slots outside `start..start + length` are dead: their q, k and v are poison, and their output is not read.
+#[derive(Clone, Copy, Debug)]
+pub struct DenseCall<'a> {
+    /// See there.
+    pub attributes: &'a Attributes<'a>,
+    /// `[batch, seq_q, q_heads, d_qk]`.
+    pub q: &'a Tensor,
+    /// `[batch, seq_kv, kv_heads, d_qk]`.
+    pub k: &'a Tensor,
+    /// `[batch, seq_kv, kv_heads, d_v]`.
+    pub v: &'a Tensor,
+    /// Where the padding stands.
+    pub padding: Side,
+    /// `[batch]`: valid query rows of each entry.
+    pub lengths_q: &'a [u32],
+    /// `[batch]`: valid keys of each entry.
+    pub lengths_kv: &'a [u32],
+}
+
+impl DenseCall<'_> {
+    /// First valid slot of a padded axis of `slots` slots holding `length` tokens.
+    pub fn start(&self, slots: usize, length: u32) -> usize {
+        match self.padding {
+            Side::Left => slots - length as usize,
+            Side::Right => 0,
+        }
+    }
+}
+
+/// Which pages hold a sequence's keys.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockTable<'a> {
+    /// `[batch, width]`, page numbers; position `j` of entry `b` lives in page `pages[b * width + j / page_size]`. Entries
+    /// beyond the pages in use name spare pages, whose slots are dead.
+    pub pages: &'a [u32],
+    /// Pages in a row of the table.
+    pub width: usize,
+}
+
+/// New rows against a KV cache that already holds their keys.
+#[derive(Clone, Copy, Debug)]
+pub struct PagedCall<'a> {
+    /// See there.
+    pub attributes: &'a Attributes<'a>,
+    /// `[total_q, q_heads, d_qk]`.
+    pub q: &'a Tensor,
+    /// With a block table `[pages, page_size, kv_heads, d_qk]`; without `[entries, capacity, kv_heads, d_qk]`.
+    pub k_cache: &'a Tensor,
+    /// As `k_cache`, with `d_v`.
+    pub v_cache: &'a Tensor,
+    /// `None`: the cache is contiguous and batch entry `b` uses cache row `cache_rows[b]`.
+    pub block_table: Option<BlockTable<'a>>,
+    /// `[batch]`; cache rows of a contiguous cache (empty with a block table).
+    pub cache_rows: &'a [u32],
+    /// `[batch]`: valid keys of each entry, the new rows' included.
+    pub cache_seqlens: &'a [u32],
+    /// `[batch + 1]`, row offsets into `q`. Entries without rows are allowed (bucket padding).
+    pub cu_seqlens_q: &'a [u32],
+    /// `[batch]`: leading positions of each entry that came from the prefix cache.
+    pub prefix_lens: &'a [u32],
+}
+
+/// Where results go. The driver fills both with a canary first; every slot of a valid row must be written.
+#[derive(Debug)]
+pub struct Outputs<'a> {
+    /// As `q`, with `d_v`, in `out_dtype`.
+    pub o: &'a mut Tensor,
+    /// As `q` without the head dim, F32. Untouched by a kernel that [has no lse](AttentionKernel::has_lse).
+    pub lse: &'a mut Tensor,
+}
+
+/// What went wrong in a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelError {
+    /// The kernel says that it cannot do this; the case is skipped and the reason counted.
+    Unsupported(String),
+    /// It failed.
+    Failed(String),
+}
+
+/// An attention implementation.
+pub trait AttentionKernel: Send + Sync {
+    /// Who this is.
+    fn identity(&self) -> Identity;
+
+    /// What its calls mean.
+    fn conventions(&self) -> Conventions;
+
+    /// The arithmetic it declares; `None` is "f32 everywhere, any order, one rounding at the end" for the accuracy bound.
+    fn numerics(&self) -> Option<Numerics>;
+
+    /// Whether calls write `lse`.
+    fn has_lse(&self) -> bool {
+        true
+    }
+
+    /// Packed tensors.
+    ///
+    /// # Errors
+    /// [`KernelError::Unsupported`] for a case it cannot do, [`KernelError::Failed`] otherwise.
+    fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError>;
+
+    /// Padded tensors.
+    ///
+    /// # Errors
+    /// As [`AttentionKernel::varlen`].
+    fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError>;
+
+    /// New rows against a KV cache.
+    ///
+    /// # Errors
+    /// As [`AttentionKernel::varlen`].
+    fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError>;
+}

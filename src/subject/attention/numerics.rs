@@ -1,0 +1,549 @@
+//! The arithmetic contract of a kernel, written out in full. With the [recipe](super::recipe) of a row it explains every bit.
+
+use crate::number::Dtype;
+use std::fmt;
+use std::str::FromStr;
+
+/// Defines an enum whose variants have fixed text, with `Display`, `FromStr` and `ALL`.
+macro_rules! fields {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$vmeta])* $variant,)+ }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &[$name] = &[$($name::$variant),+];
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $($name::$variant => $text),+ })
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok($name::$variant),)+
+                    _ => Err(format!("`{text}` is not one of {}", [$($text),+].join(", "))),
+                }
+            }
+        }
+    };
+}
+pub(crate) use fields;
+
+/// "unknown X `y`; did you mean `z`?"
+pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("unknown {what} `{name}`; did you mean `{near}`?"),
+        None => format!("unknown {what} `{name}` (known: {})", known.join(", ")),
+    }
+}
+
+/// The known name at the least edit distance, if that is at most half the longer name's length.
+pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let distance = |a: &str, b: &str| {
+        let b: Vec<char> = b.chars().collect();
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, x) in a.chars().enumerate() {
+            let mut diagonal = row[0];
+            row[0] = i + 1;
+            for (j, y) in b.iter().enumerate() {
+                let cost = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+                diagonal = row[j + 1];
+                row[j + 1] = cost;
+            }
+        }
+        row[b.len()]
+    };
+    known
+        .iter()
+        .map(|&candidate| (distance(name, candidate), candidate))
+        .min()
+        .filter(|&(steps, candidate)| steps * 2 <= name.chars().count().max(candidate.len()))
+        .map(|(_, candidate)| candidate)
+}
+
+/// The order in which terms are added. Trees lie over slots (head-dim lanes, or absolute key slots of a block), split at powers of
+/// two, and skip absent slots, so that they do not depend on how much is visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Order {
+    /// One accumulator, slots ascending (descending for key slots under `traverse = backward` blocks: the blocks only).
+    Sequential,
+    /// `n` accumulators (a power of two): slot `s` goes to `s % n`; then halves are added until one is left.
+    Lanes(u32),
+    /// A balanced tree over the slots, split at powers of two.
+    Pairwise,
+    /// Groups of `w` slots and the accumulator are summed in f64 and rounded once (a tensor core's multi-term addition).
+    Fused(u32),
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Order::Sequential => f.write_str("sequential"),
+            Order::Lanes(n) => write!(f, "lanes({n})"),
+            Order::Pairwise => f.write_str("pairwise"),
+            Order::Fused(w) => write!(f, "fused({w})"),
+        }
+    }
+}
+
+/// Parses `name(n)`.
+fn call(text: &str) -> Option<(&str, &str)> {
+    text.strip_suffix(')')?.split_once('(')
+}
+
+impl FromStr for Order {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is not one of sequential, lanes(n), pairwise, fused(n)");
+        match text {
+            "sequential" => return Ok(Order::Sequential),
+            "pairwise" => return Ok(Order::Pairwise),
+            _ => {}
+        }
+        let (name, n) = call(text).ok_or_else(bad)?;
+        let n: u32 = n.parse().map_err(|_| bad())?;
+        match name {
+            "lanes" if n.is_power_of_two() && n <= 64 => Ok(Order::Lanes(n)),
+            "lanes" => Err(format!("lanes({n}): the count must be a power of two, at most 64")),
+            "fused" if (1..=64).contains(&n) => Ok(Order::Fused(n)),
+            "fused" => Err(format!("fused({n}): the width must be 1 to 64")),
+            _ => Err(bad()),
+        }
+    }
+}
+
+fields! {
+    /// Where the softmax scale enters.
+    pub enum ScaleAt {
+        /// Each query lane is multiplied first, rounded to f32.
+        OnQuery = "on_query",
+        /// The finished dot product is multiplied.
+        OnScore = "on_score",
+        /// Scores stay raw; weights are `exp2(score * c - max * c)` with `c = f32(scale * log2 e)`; `score.fma` fuses the first product.
+        FoldedLog2e = "folded_log2e",
+    }
+}
+fields! {
+    /// How the maximum is found.
+    pub enum Passes {
+        /// A running maximum, block by block.
+        Online = "online",
+        /// The maximum of the whole range first.
+        TwoPass = "two_pass",
+    }
+}
+fields! {
+    /// Order of the blocks.
+    pub enum Traverse {
+        /// First to last.
+        Forward = "forward",
+        /// Last to first (FlashAttention).
+        Backward = "backward",
+    }
+}
+fields! {
+    /// Who decides on a rescale.
+    pub enum Scope {
+        /// Each row for itself.
+        Row = "row",
+        /// All rows of a query tile rescale when one must.
+        Tile = "tile",
+    }
+}
+fields! {
+    /// What the row sum adds.
+    pub enum SumOf {
+        /// The f32 weights.
+        P = "p",
+        /// The weights as rounded for the PV product.
+        RoundedP = "rounded_p",
+    }
+}
+fields! {
+    /// Where the block and split grid starts.
+    pub enum GridAnchor {
+        /// The sequence's first token.
+        Sequence = "sequence",
+        /// The first slot of the padded buffer.
+        Buffer = "buffer",
+        /// The first token after the prefix-cache hit (a known bug).
+        Uncached = "uncached",
+    }
+}
+fields! {
+    /// How split partials are merged.
+    pub enum Merge {
+        /// Left to right.
+        Sequential = "sequential",
+        /// Pairwise over the split index, split at powers of two.
+        Tree = "tree",
+    }
+}
+fields! {
+    /// The final division.
+    pub enum Finish {
+        /// `acc / l`.
+        Divide = "divide",
+        /// `acc * (1 / l)`.
+        Reciprocal = "reciprocal",
+    }
+}
+fields! {
+    /// Rounding of the stored output.
+    pub enum Store {
+        /// To nearest, ties to even.
+        Rne = "rne",
+        /// Towards zero.
+        Truncate = "truncate",
+    }
+}
+
+/// Block length of the online softmax.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Block {
+    /// The whole row (of a split) is one block.
+    Whole,
+    /// Blocks of so many slots, at least 1.
+    Size(u32),
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Block::Whole => f.write_str("whole"),
+            Block::Size(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+impl FromStr for Block {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("whole", _) => Ok(Block::Whole),
+            (_, Ok(n)) if n >= 1 => Ok(Block::Size(n)),
+            _ => Err(format!("`{text}` is neither `whole` nor a block length of at least 1")),
+        }
+    }
+}
+
+/// When the running maximum is moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rescale {
+    /// Whenever a block has a larger one.
+    Always,
+    /// Only when it grew by more than this (natural units), finite and at least 0.
+    Threshold(f32),
+}
+
+impl fmt::Display for Rescale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rescale::Always => f.write_str("always"),
+            Rescale::Threshold(x) => write!(f, "threshold({x})"),
+        }
+    }
+}
+
+impl FromStr for Rescale {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, call(text).map(|(name, x)| (name, x.parse::<f32>()))) {
+            ("always", _) => Ok(Rescale::Always),
+            (_, Some(("threshold", Ok(x)))) if x.is_finite() && x >= 0.0 => Ok(Rescale::Threshold(x + 0.0)),
+            _ => Err(format!("`{text}` is neither `always` nor threshold(x) with x >= 0")),
+        }
+    }
+}
+
+/// The exponential in use. The platform's `exp` is not offered: it differs between platforms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exp {
+    /// CORE-MATH's correctly rounded f32 `exp` (`exp2` under `folded_log2e`).
+    CorrectlyRounded,
+    /// `exp2` by range reduction and a polynomial of degree `k` (2 to 8) in f32, after a multiplication by log2 e.
+    Exp2Poly(u32),
+}
+
+impl fmt::Display for Exp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exp::CorrectlyRounded => f.write_str("correctly_rounded"),
+            Exp::Exp2Poly(k) => write!(f, "exp2_poly({k})"),
+        }
+    }
+}
+
+impl FromStr for Exp {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, call(text).map(|(name, k)| (name, k.parse()))) {
+            ("correctly_rounded", _) => Ok(Exp::CorrectlyRounded),
+            (_, Some(("exp2_poly", Ok(k)))) if (2..=8).contains(&k) => Ok(Exp::Exp2Poly(k)),
+            _ => Err(format!("`{text}` is neither `correctly_rounded` nor exp2_poly(k) with k from 2 to 8")),
+        }
+    }
+}
+
+/// Where the running maximum starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MaxInit {
+    /// -inf.
+    NegInf,
+    /// A finite number (a known bug where scores lie below it).
+    Finite(f32),
+}
+
+impl fmt::Display for MaxInit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MaxInit::NegInf => f.write_str("-inf"),
+            MaxInit::Finite(x) => write!(f, "{x}"),
+        }
+    }
+}
+
+impl FromStr for MaxInit {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<f32>() {
+            Ok(x) if x == f32::NEG_INFINITY => Ok(MaxInit::NegInf),
+            Ok(x) if x.is_finite() => Ok(MaxInit::Finite(x)),
+            _ => Err(format!("`{text}` is neither -inf nor a finite number")),
+        }
+    }
+}
+
+/// How a row's keys are divided between partial results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Split {
+    /// One pass.
+    None,
+    /// Splits of so many slots, from the grid's anchor.
+    FixedSize(u32),
+    /// So many splits of the sequence's keys as they stand at this step, each a whole number of blocks.
+    FixedCount(u32),
+    /// One split below the prefix-cache hit, one from it on.
+    CacheBoundary,
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Split::None => f.write_str("none"),
+            Split::FixedSize(n) => write!(f, "fixed_size({n})"),
+            Split::FixedCount(n) => write!(f, "fixed_count({n})"),
+            Split::CacheBoundary => f.write_str("cache_boundary"),
+        }
+    }
+}
+
+impl FromStr for Split {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, call(text).map(|(name, n)| (name, n.parse()))) {
+            ("none", _) => Ok(Split::None),
+            ("cache_boundary", _) => Ok(Split::CacheBoundary),
+            (_, Some(("fixed_size", Ok(n)))) if n >= 1 => Ok(Split::FixedSize(n)),
+            (_, Some(("fixed_count", Ok(n)))) if (1..=128).contains(&n) => Ok(Split::FixedCount(n)),
+            _ => Err(format!("`{text}` is not one of none, fixed_size(n), fixed_count(n), cache_boundary")),
+        }
+    }
+}
+
+/// q.k.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Order over the head dim.
+    pub order: Order,
+    /// Fused multiply-add (no effect under `fused(w)`, whose products are exact).
+    pub fma: bool,
+    /// Accumulator: every product and sum is rounded to f32 and then to this.
+    pub acc: Dtype,
+    /// Format in which finished scores are kept (after scale, softcap and bias; under `folded_log2e` without either, the raw dot).
+    pub store: Dtype,
+    /// Where the scale enters.
+    pub scale: ScaleAt,
+}
+
+/// The softmax loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Softmax {
+    /// Online or two-pass.
+    pub passes: Passes,
+    /// Block length.
+    pub block: Block,
+    /// Order of blocks.
+    pub traverse: Traverse,
+    /// Lazy rescale.
+    pub rescale: Rescale,
+    /// Row or tile.
+    pub scope: Scope,
+    /// The exponential.
+    pub exp: Exp,
+    /// Initial maximum.
+    pub max_init: MaxInit,
+}
+
+/// The weights as the PV product sees them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Probs {
+    /// Format before PV.
+    pub dtype: Dtype,
+    /// Divided by the row sum first (needs `two_pass` and no split).
+    pub normalised: bool,
+}
+
+/// The row sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rowsum {
+    /// Order inside a block; block sums are added to the running sum.
+    pub order: Order,
+    /// Accumulator.
+    pub acc: Dtype,
+    /// What is added.
+    pub of: SumOf,
+}
+
+/// P.V.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// Order over keys inside a block. `sequential` adds straight into the running accumulator.
+    pub order: Order,
+    /// Fused multiply-add.
+    pub fma: bool,
+    /// Accumulator.
+    pub acc: Dtype,
+}
+
+/// Block and split grid, and the merge of partial results.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grid {
+    /// Where it starts.
+    pub anchor: GridAnchor,
+    /// Splits.
+    pub split: Split,
+    /// Merge order.
+    pub merge: Merge,
+    /// Format of a partial's log-sum-exp.
+    pub lse_dtype: Dtype,
+    /// Format of a partial's normalised output.
+    pub partial_dtype: Dtype,
+}
+
+/// The arithmetic contract of an attention kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Numerics {
+    /// `score.*`
+    pub score: Score,
+    /// `softmax.*`
+    pub softmax: Softmax,
+    /// `probs.*`
+    pub probs: Probs,
+    /// `rowsum.*`
+    pub rowsum: Rowsum,
+    /// `value.*`
+    pub value: Value,
+    /// `grid.*`
+    pub grid: Grid,
+    /// `finish`
+    pub finish: Finish,
+    /// `store`
+    pub store: Store,
+}
+
+/// One table for reading, writing and listing the fields.
+macro_rules! numerics_fields {
+    ($($name:literal => $($path:ident).+ as $kind:ident;)+) => {
+        impl Numerics {
+            /// Field names, in canonical order.
+            pub const FIELDS: &[&str] = &[$($name),+];
+
+            /// The value of a field as text; `None` for an unknown name.
+            pub fn get(&self, field: &str) -> Option<String> {
+                match field {
+                    $($name => Some(self.$($path).+.to_string()),)+
+                    _ => None,
+                }
+            }
+
+            /// Sets a field from text. Does not check fields against each other: see [`Numerics::validate`].
+            ///
+            /// # Errors
+            /// The reason, naming the allowed values, or the nearest field name.
+            pub fn set(&mut self, field: &str, value: &str) -> Result<(), String> {
+                match field {
+                    $($name => self.$($path).+ = numerics_fields!(@parse $kind, value)?,)+
+                    _ => return Err(unknown("field", field, Self::FIELDS)),
+                }
+                Ok(())
+            }
+        }
+    };
+    (@parse wide, $value:expr) => { wide_dtype($value) };
+    (@parse text, $value:expr) => { $value.parse() };
+    (@parse flag, $value:expr) => { flag($value) };
+}
+
+numerics_fields! {
+    "score.order" => score.order as text;
+    "score.fma" => score.fma as flag;
+    "score.acc" => score.acc as wide;
+    "score.store" => score.store as wide;
+    "score.scale" => score.scale as text;
+    "softmax.passes" => softmax.passes as text;
+    "softmax.block" => softmax.block as text;
+    "softmax.traverse" => softmax.traverse as text;
+    "softmax.rescale" => softmax.rescale as text;
+    "softmax.scope" => softmax.scope as text;
+    "softmax.exp" => softmax.exp as text;
+    "softmax.max_init" => softmax.max_init as text;
+    "probs.dtype" => probs.dtype as wide;
+    "probs.normalised" => probs.normalised as flag;
+    "rowsum.order" => rowsum.order as text;
+    "rowsum.acc" => rowsum.acc as wide;
+    "rowsum.of" => rowsum.of as text;
+    "value.order" => value.order as text;
+    "value.fma" => value.fma as flag;
+    "value.acc" => value.acc as wide;
+    "grid.anchor" => grid.anchor as text;
+    "grid.split" => grid.split as text;
+    "grid.merge" => grid.merge as text;
+    "grid.lse_dtype" => grid.lse_dtype as wide;
+    "grid.partial_dtype" => grid.partial_dtype as wide;
+    "finish" => finish as text;
+    "store" => store as text;
+}
+
+fn wide_dtype(text: &str) -> Result<Dtype, String> {
+    match text.parse() {
+        Ok(dtype @ (Dtype::F32 | Dtype::F16 | Dtype::BF16)) => Ok(dtype),
+        _ => Err(format!("`{text}` is not one of f32, bf16, f16")),
+    }
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("`{text}` is neither true nor false"))
+}
+
+impl Numerics {
+    /// Checks fields against each other.
+    ///
+    /// # Errors
+    /// The first conflict, naming both fields.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.probs.normalised && (self.softmax.passes != Passes::TwoPass || self.grid.split != Split::None) {
+            return Err("probs.normalised=true needs softmax.passes=two_pass and grid.split=none".into());
+        }
+        if self.softmax.scope == Scope::Tile && self.softmax.passes == Passes::TwoPass {
+            return Err("softmax.scope=tile needs softmax.passes=online: two passes never rescale".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! What is compared. `attention` is the first subject.
+
+pub mod attention;
