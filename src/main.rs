@@ -1,1 +1,8 @@
-fn main() {}
+//! The `lastbit` command.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(lastbit::cli::main())
+}

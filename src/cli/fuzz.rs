@@ -1,0 +1,374 @@
+//! `lastbit fuzz`: the main job.
+
+use super::out_folder::OutFolder;
+use super::progress::Progress;
+use super::{Failure, kernel, print};
+use crate::exit_code;
+use crate::subject::attention::explain::{Explanation, explain};
+use crate::finding::{Finding, Kind, Verdict};
+use crate::lab::{Campaign, Flow, Length, Statistics, run as run_campaign};
+use crate::shrink::{BUDGET, shrink};
+use crate::subject::Subject;
+use crate::subject::attention::captured::Captured;
+use crate::subject::attention::check::{Pair, Trial};
+use crate::subject::attention::draw::Profile;
+use crate::subject::attention::oracle::Mode;
+use crate::subject::attention::text::print as print_case;
+use crate::subject::attention::{Attention, Case, file};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// Training kernel: ref:<preset>[,field=value...], see `lastbit kernels`
+    #[arg(long, value_name = "K", default_value = "ref:aligned")]
+    train: String,
+    /// Inference kernel
+    #[arg(long, value_name = "K", default_value = "ref:aligned")]
+    infer: String,
+    /// Cases to run [default: 10000]
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    cases: Option<u64>,
+    /// Begin cases until this time has passed, e.g. 30s, 5m, 2h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// Seed of the campaign: same seed, same cases, same bytes
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Threads [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Folder of the run; an earlier run there becomes DIR.old
+    #[arg(long, value_name = "DIR", default_value = "lastbit.out")]
+    out: PathBuf,
+    /// How the true value is found: enclosure, mpfr or off
+    #[arg(long, value_name = "MODE", default_value = "enclosure")]
+    oracle: Mode,
+    /// Size of the cases: quick, mixed or long
+    #[arg(long, value_name = "PROFILE", default_value = "mixed")]
+    profile: Profile,
+    /// Take values from captured tensors q, k, v, cu_seqlens
+    #[arg(long, value_name = "FILE.safetensors")]
+    data: Option<PathBuf>,
+    /// Run on after a finding; the first of each signature is shrunk, the rest counted
+    #[arg(long)]
+    keep_going: bool,
+    /// What stdout gets
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Human,
+    Json,
+}
+
+/// Parses `30s`, `5m`, `2h`; a bare number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is no time; write 30s, 5m or 2h"))?;
+    let seconds = match unit {
+        "" | "s" => Some(number),
+        "m" => number.checked_mul(60),
+        "h" => number.checked_mul(3600),
+        _ => return Err(format!("unknown unit `{unit}` (one of s, m, h)")),
+    };
+    seconds.filter(|&s| s <= 10 * 365 * 86_400).map(Duration::from_secs).ok_or_else(|| format!("`{text}` is longer than ten years"))
+}
+
+/// A finding that is kept: the first of its signature.
+struct Found {
+    index: u64,
+    trial: Trial,
+    finding: Finding,
+    file: PathBuf,
+}
+
+pub(super) fn run(options: &Options) -> Result<u8, Failure> {
+    let captured = options.data.as_deref().map(Captured::load).transpose()?.map(Arc::new);
+    let pair = Pair {
+        train: kernel("--train", &options.train)?,
+        infer: kernel("--infer", &options.infer)?,
+        oracle: options.oracle,
+        captured,
+        witness: true,
+    };
+    let attention = Attention { pair, profile: options.profile };
+    let length = match (options.time, options.cases) {
+        (Some(limit), _) => Length::Time(limit),
+        (None, cases) => Length::Cases(cases.unwrap_or(10_000)),
+    };
+    let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+    let jobs = options.jobs.map_or_else(cores, usize::from);
+    let mut folder = OutFolder::create(&options.out)?;
+    let mut statistics = Statistics::default();
+    let mut found: Vec<Found> = Vec::new();
+    let mut failure = None;
+    let started = Instant::now();
+    let mut progress = Progress::new(length);
+    run_campaign(&attention, Campaign { seed: options.seed, length, jobs }, |done| {
+        statistics.add(&done.verdict, done.trial.case.problem.out_dtype);
+        progress.update(&statistics);
+        let mut stop = Flow::Continue;
+        let mut written = folder.verdict(&verdict_line(done.index, &done.verdict), done.verdict.failure().is_some());
+        for finding in done.verdict.findings.iter().filter(|finding| finding.kind().is_failure()) {
+            if !options.keep_going {
+                stop = Flow::Stop;
+            }
+            if written.is_err() || found.iter().any(|it| it.finding.signature() == finding.signature()) {
+                continue;
+            }
+            match save_found(&folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
+                Ok(it) => found.push(it),
+                Err(error) => written = Err(error),
+            }
+        }
+        if let Err(error) = written {
+            failure = Some(error);
+            stop = Flow::Stop;
+        }
+        stop
+    });
+    progress.finish();
+    let seconds = started.elapsed().as_secs_f64();
+    if failure.is_none() {
+        failure = folder.finish().err();
+    }
+    let mut report = Vec::new();
+    let mut scratch = attention.scratch();
+    for it in &found {
+        match shrink_found(&folder, &attention, it, &mut scratch) {
+            Ok(shrunk) => report.push((it, shrunk)),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    let summary = summary(options, &statistics, seconds, &report);
+    if let Err(error) = folder.save("", "summary.json", &format!("{summary:#}\n")) {
+        failure = failure.or(Some(error));
+    }
+    match options.format {
+        Format::Json => print(&format!("{summary}\n"))?,
+        Format::Human => print(&human(&statistics, seconds, &report, &options.out))?,
+    }
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(verdict_code(&statistics)),
+    }
+}
+
+fn verdict_code(statistics: &Statistics) -> u8 {
+    if !statistics.signatures.is_empty() {
+        exit_code::FINDING
+    } else if statistics.of(Kind::Undecided) > 0 {
+        exit_code::UNDECIDED
+    } else if statistics.cases == 0 || statistics.elements == 0 {
+        exit_code::NOTHING
+    } else {
+        exit_code::MATCH
+    }
+}
+
+/// One line of the verdict file: no times, no paths.
+fn verdict_line(index: u64, verdict: &Verdict) -> String {
+    let headline = match verdict.headline() {
+        Some(finding) => finding.kind().name(),
+        None if verdict.compared == 0 => "empty",
+        None => "match",
+    };
+    let mut line = json!({ "case": index, "verdict": headline, "elements": verdict.compared });
+    if let Some(sensitive) = verdict.order_sensitive {
+        line["order_sensitive"] = sensitive.into();
+    }
+    if !verdict.findings.is_empty() {
+        line["findings"] = verdict.findings.iter().map(Finding::signature).collect();
+    }
+    line.to_string()
+}
+
+fn slug(signature: &str) -> String {
+    signature.replace(' ', "-")
+}
+
+fn save_found(
+    folder: &OutFolder,
+    pair: &Pair,
+    seed: u64,
+    index: u64,
+    trial: &Trial,
+    finding: &Finding,
+) -> Result<Found, Failure> {
+    let signature = finding.signature();
+    let comment = format!("{signature}: case {index} of seed {seed}");
+    let content = print_case(&file::file(comment, pair, trial, Some(finding)));
+    let file = folder.save("found", &format!("{index:08}-{}.case", slug(&signature)), &content)?;
+    Ok(Found { index, trial: trial.clone(), finding: finding.clone(), file })
+}
+
+/// A shrunk finding and its explanation.
+struct Small {
+    path: PathBuf,
+    case: Case,
+    explanation: Explanation,
+}
+
+fn shrink_found(
+    folder: &OutFolder,
+    attention: &Attention,
+    found: &Found,
+    scratch: &mut <Attention as Subject>::Scratch,
+) -> Result<Option<Small>, Failure> {
+    let signature = found.finding.signature();
+    let Some(shrunk) = shrink(attention, &found.trial, &signature, BUDGET, scratch) else {
+        eprintln!("lastbit: case {} does not show `{signature}` again: a kernel does not repeat itself", found.index);
+        return Ok(None);
+    };
+    let mut file = file::file(String::new(), &attention.pair, &shrunk.trial, Some(&shrunk.finding));
+    let name = format!("{:08}-{}.case", found.index, slug(&signature));
+    let explanation = explain(&attention.pair, &shrunk.trial, &name);
+    let cause = explanation.cause.as_ref().map_or("cause unknown".to_owned(), |cause| cause.to_string());
+    file.comment = format!("{signature}: {cause}");
+    let path = folder.save("shrunk", &name, &print_case(&file))?;
+    let explanation = explain(&attention.pair, &shrunk.trial, &path.display().to_string());
+    Ok(Some(Small { path, case: shrunk.trial.case, explanation }))
+}
+
+fn summary(options: &Options, statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>)]) -> Value {
+    let found: Vec<Value> = report
+        .iter()
+        .map(|(found, small)| {
+            let relation = match &found.finding {
+                Finding::NotInvariant { axis, .. } => Value::from(axis.to_string()),
+                _ => Value::Null,
+            };
+            let mut entry = json!({
+                "finding": found.finding.signature(),
+                "relation": relation,
+                "cause": Value::Null,
+                "case": found.index,
+                "file": found.file.display().to_string(),
+                "shrunk": Value::Null,
+            });
+            if let Some(small) = small {
+                let problem = &small.case.problem;
+                let longest = |length: fn(&crate::subject::attention::Sequence) -> u32| {
+                    problem.sequences.iter().map(length).max().unwrap_or(0)
+                };
+                entry["cause"] = small.explanation.cause.as_ref().map(|cause| cause.kind.to_string()).into();
+                entry["shrunk"] = small.path.display().to_string().into();
+                entry["kv"] = longest(|s| s.kv).into();
+                entry["q"] = longest(|s| s.q).into();
+                entry["d_qk"] = problem.d_qk.into();
+                entry["d_v"] = problem.d_v.into();
+                entry["seqs"] = problem.sequences.len().into();
+                entry["heads"] = problem.q_heads().into();
+            }
+            entry
+        })
+        .collect();
+    let by_dtype = |value: fn(&crate::lab::Sensitivity) -> u64| -> Value {
+        statistics.sensitivity.iter().map(|(dtype, it)| (dtype.name().to_owned(), Value::from(value(it)))).collect()
+    };
+    let accuracy = &statistics.accuracy;
+    json!({
+        "train": options.train,
+        "infer": options.infer,
+        "seed": options.seed,
+        "cases": statistics.cases,
+        "match": statistics.matches,
+        "mismatch": statistics.of(Kind::Mismatch),
+        "inaccurate": statistics.of(Kind::Inaccurate),
+        "not_invariant": statistics.of(Kind::NotInvariant),
+        "fault": statistics.of(Kind::Fault),
+        "undecided": statistics.of(Kind::Undecided),
+        "skipped": statistics.of(Kind::Skipped),
+        "empty": statistics.empty,
+        "skip_reasons": statistics.skips,
+        "elements": statistics.elements,
+        "differing_elements": statistics.differing,
+        "capable": by_dtype(|it| it.capable),
+        "order_sensitive": by_dtype(|it| it.sensitive),
+        "relations": statistics.relations,
+        "escalations": statistics.escalations,
+        "accuracy": {
+            "judged": accuracy.judged,
+            "correctly_rounded": accuracy.correctly_rounded,
+            "above": accuracy.above,
+            "below": accuracy.below,
+            "unbounded": accuracy.unbounded,
+            "out_of_range": accuracy.out_of_range,
+            "max_ulps": accuracy.max_ulps,
+        },
+        "signatures": statistics.signatures,
+        "seconds": (seconds * 1e3).round() / 1e3,
+        "cases_per_second": (statistics.cases as f64 / seconds.max(1e-9)).round(),
+        "found": found,
+    })
+}
+
+fn human(statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>)], out: &std::path::Path) -> String {
+    let mut text = String::new();
+    for (found, small) in report {
+        let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
+        match small {
+            Some(small) => text.push_str(&small.explanation.text),
+            None => text.push_str("not repeatable, not shrunk\n"),
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "{} cases in {seconds:.1} s ({:.0}/s): {} match, {} mismatch, {} inaccurate, {} not invariant, {} fault, {} undecided, {} skipped, {} empty",
+        statistics.cases,
+        statistics.cases as f64 / seconds.max(1e-9),
+        statistics.matches,
+        statistics.of(Kind::Mismatch),
+        statistics.of(Kind::Inaccurate),
+        statistics.of(Kind::NotInvariant),
+        statistics.of(Kind::Fault),
+        statistics.of(Kind::Undecided),
+        statistics.of(Kind::Skipped),
+        statistics.empty,
+    );
+    let share = if statistics.elements == 0 {
+        0.0
+    } else {
+        100.0 * statistics.differing as f64 / statistics.elements as f64
+    };
+    let _ = writeln!(
+        text,
+        "{} elements compared, {} differ ({share:.3}%); {} relations run",
+        statistics.elements, statistics.differing, statistics.relations
+    );
+    for (dtype, it) in &statistics.sensitivity {
+        let share = 100.0 * it.sensitive as f64 / it.capable.max(1) as f64;
+        let _ = writeln!(text, "{dtype} outputs: {} of {} capable cases are order-sensitive ({share:.1}%)", it.sensitive, it.capable);
+    }
+    let accuracy = &statistics.accuracy;
+    if accuracy.judged > 0 {
+        let _ = writeln!(
+            text,
+            "{} elements judged against the oracle ({} escalated): {:.2}% correctly rounded, {} above, {} below, largest error {:.2} ULP, {} unbounded, {} out of range",
+            accuracy.judged,
+            statistics.escalations,
+            100.0 * accuracy.correctly_rounded as f64 / accuracy.judged as f64,
+            accuracy.above,
+            accuracy.below,
+            accuracy.max_ulps,
+            accuracy.unbounded,
+            accuracy.out_of_range,
+        );
+    }
+    for (reason, count) in &statistics.skips {
+        let _ = writeln!(text, "skipped {count}: {reason}");
+    }
+    for (signature, count) in &statistics.signatures {
+        let _ = writeln!(text, "found {count}: {signature}");
+    }
+    let _ = writeln!(text, "results in {}", out.display());
+    text
+}

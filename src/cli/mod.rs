@@ -1,0 +1,115 @@
+//! The command line. Results go to stdout, progress and errors to stderr.
+
+mod fuzz;
+mod kernels;
+mod out_folder;
+mod progress;
+mod replay;
+mod show;
+mod shrink;
+
+use crate::exit_code;
+use crate::input_error::InputError;
+use crate::subject::attention::check::Implementation;
+use crate::subject::attention::reference::Reference;
+use clap::{Parser, Subcommand};
+use std::fmt;
+
+/// Why a command ended without its result.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line or an input is wrong.
+    Usage(String),
+    /// Results could not be written.
+    Output(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(text) | Failure::Output(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        Failure::Usage(error.to_string())
+    }
+}
+
+#[derive(Parser)]
+#[command(name = "lastbit", version, about, after_help = exit_code::HELP, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Generate cases, run both paths and the oracle, and shrink what differs
+    Fuzz(fuzz::Options),
+    /// Run kept cases and print the full verdict
+    Replay(replay::Options),
+    /// Make a failing case small
+    Shrink(shrink::Options),
+    /// Print a case in words, with its sequences, pages and steps
+    Show(show::Options),
+    /// List the reference presets and their numerics
+    Kernels,
+}
+
+/// Runs the command line and gives the exit code.
+pub fn main() -> u8 {
+    // `print!` panics on a closed pipe (`lastbit show x.case | head`); that is no fault of ours.
+    std::panic::set_hook(Box::new(panic_message));
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { exit_code::USAGE } else { exit_code::MATCH };
+        }
+    };
+    let result = std::panic::catch_unwind(|| match arguments.command {
+        Command::Fuzz(options) => fuzz::run(&options),
+        Command::Replay(options) => replay::run(&options),
+        Command::Shrink(options) => shrink::run(&options),
+        Command::Show(options) => show::run(&options),
+        Command::Kernels => kernels::run(),
+    });
+    match result {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => {
+            eprintln!("lastbit: {failure}");
+            match failure {
+                Failure::Usage(_) => exit_code::USAGE,
+                Failure::Output(_) => exit_code::OUTPUT,
+            }
+        }
+        Err(_) => exit_code::INTERNAL,
+    }
+}
+
+fn panic_message(info: &std::panic::PanicHookInfo<'_>) {
+    eprintln!("lastbit: internal fault: {info}");
+    eprintln!("lastbit: what was found so far is kept; please report the command line and this message");
+}
+
+/// Parses a kernel name of the command line.
+fn kernel(option: &str, name: &str) -> Result<Implementation, Failure> {
+    let reference = Reference::parse(name).map_err(|reason| Failure::Usage(format!("{option} {name}: {reason}")))?;
+    Ok(Implementation::reference(reference))
+}
+
+/// Writes to stdout.
+///
+/// # Errors
+/// When stdout cannot take it; a closed pipe is one of the reasons.
+fn print(text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::Output(format!("stdout cannot be written: {error}")))
+}

@@ -1,0 +1,23 @@
+//! `lastbit show`: a case in words.
+
+use super::{Failure, print};
+use crate::exit_code;
+use crate::subject::attention::{drive, show as draw, text, validate};
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// A case file
+    #[arg(value_name = "FILE.case")]
+    path: PathBuf,
+}
+
+pub(super) fn run(options: &Options) -> Result<u8, Failure> {
+    let file = text::read(&options.path)?;
+    let name = options.path.display();
+    validate(&file.case).map_err(|error| Failure::Usage(format!("{name}: {}: {}", error.field, error.reason)))?;
+    let steps = drive::schedule(&file.case.problem, &file.case.infer);
+    print(&draw::show(&file.case, &steps))?;
+    Ok(exit_code::MATCH)
+}

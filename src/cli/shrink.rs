@@ -1,0 +1,63 @@
+//! `lastbit shrink`: makes a failing case small.
+
+use super::out_folder::write_whole;
+use super::{Failure, kernel, print};
+use crate::exit_code;
+use crate::subject::attention::explain::explain;
+use crate::subject::Subject;
+use crate::subject::attention::captured::Captured;
+use crate::subject::attention::text::print as print_case;
+use crate::subject::attention::{Attention, file};
+use clap::Args;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// A case file that fails
+    #[arg(value_name = "FILE.case")]
+    path: PathBuf,
+    /// Another training kernel than the file's
+    #[arg(long, value_name = "K")]
+    train: Option<String>,
+    /// Another inference kernel than the file's
+    #[arg(long, value_name = "K")]
+    infer: Option<String>,
+    /// Captured tensors that the case names by digest
+    #[arg(long, value_name = "FILE.safetensors")]
+    data: Option<PathBuf>,
+    /// Where the small case goes; default: FILE.small.case beside FILE.case
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(options: &Options) -> Result<u8, Failure> {
+    let captured = options.data.as_deref().map(Captured::load).transpose()?.map(Arc::new);
+    let mut loaded = file::load(&options.path, captured)?;
+    if let Some(name) = &options.train {
+        loaded.pair.train = kernel("--train", name)?;
+    }
+    if let Some(name) = &options.infer {
+        loaded.pair.infer = kernel("--infer", name)?;
+    }
+    let attention = Attention::of(loaded.pair);
+    let mut scratch = attention.scratch();
+    let verdict = attention.check(&loaded.trial, &mut scratch);
+    // The finding the file is kept for, or the headline.
+    let expected = verdict.findings.iter().find(|finding| finding.signature() == loaded.file.run.expect);
+    let Some(finding) = expected.or(verdict.failure()) else {
+        print(&format!("{}: nothing to shrink: the case has no finding with these kernels\n", options.path.display()))?;
+        return Ok(exit_code::NOTHING);
+    };
+    let signature = finding.signature();
+    let shrunk = crate::shrink::shrink(&attention, &loaded.trial, &signature, crate::shrink::BUDGET, &mut scratch)
+        .expect("the finding was just seen");
+    let comment = if loaded.file.comment.is_empty() { signature.clone() } else { loaded.file.comment.clone() };
+    let small = file::file(comment, &attention.pair, &shrunk.trial, Some(&shrunk.finding));
+    let output = options.output.clone().unwrap_or_else(|| options.path.with_extension("small.case"));
+    write_whole(&output, &print_case(&small))?;
+    print(&explain(&attention.pair, &shrunk.trial, &output.display().to_string()).text)?;
+    let stopped = if shrunk.exhausted { " (budget reached: not a fixed point)" } else { "" };
+    print(&format!("shrunk in {} evaluations{stopped}: {}\n", shrunk.evaluations, output.display()))?;
+    Ok(exit_code::FINDING)
+}

@@ -1,0 +1,428 @@
+//! What can be wrong with a case, and the only comparison of bits in the crate.
+
+use crate::number::{Class, Dtype, Ulps, ulp_distance};
+use crate::tensor::Index;
+use std::fmt;
+
+/// Differing elements kept in full; the rest are counted.
+pub const ELEMENTS_KEPT: usize = 8;
+
+/// Which side of the comparison a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Path {
+    /// The training path.
+    Train,
+    /// The inference path.
+    Infer,
+}
+
+impl Path {
+    /// Both, training first.
+    pub const BOTH: [Path; 2] = [Path::Train, Path::Infer];
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Path::Train => "train",
+            Path::Infer => "infer",
+        })
+    }
+}
+
+/// Which side of a pair lies closer to the true value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearer {
+    /// The first.
+    First,
+    /// The second.
+    Second,
+    /// Equally near.
+    Same,
+    /// No decided true value to measure from.
+    Unknown,
+}
+
+/// One differing element.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Element {
+    /// Where.
+    pub index: Index,
+    /// Position in the compared slices.
+    pub offset: usize,
+    /// Both patterns.
+    pub bits: [u32; 2],
+    /// Their distance.
+    pub ulps: Ulps,
+    /// The true value, correctly rounded, where the oracle decided it.
+    pub truth: Option<u32>,
+    /// Which side is nearer to it.
+    pub nearer: Nearer,
+}
+
+/// Two runs of one output that do not have the same bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// `o` or `lse`.
+    pub output: &'static str,
+    /// Format of the elements.
+    pub dtype: Dtype,
+    /// What the two runs are called, e.g. `train` and `infer`.
+    pub names: [String; 2],
+    /// The first differing elements, at most [`ELEMENTS_KEPT`].
+    pub elements: Vec<Element>,
+    /// How many differ.
+    pub differing: u64,
+    /// How many were compared.
+    pub compared: u64,
+}
+
+/// Whether two patterns count as the same result: equal bits, or both NaN. +0 and -0 differ.
+#[inline]
+pub fn same(dtype: Dtype, a: u32, b: u32) -> bool {
+    a == b || (dtype.class(a) == Class::Nan && dtype.class(b) == Class::Nan)
+}
+
+/// Collects differences between two runs of one output, row by row.
+#[derive(Debug)]
+pub struct Comparison {
+    difference: Difference,
+}
+
+impl Comparison {
+    /// Starts with nothing compared.
+    pub fn new(output: &'static str, dtype: Dtype, names: [&str; 2]) -> Self {
+        let names = names.map(str::to_owned);
+        Comparison { difference: Difference { output, dtype, names, elements: Vec::new(), differing: 0, compared: 0 } }
+    }
+
+    /// Compares two equally long slices. `index` names the element at a position of the slices; `offset` is the position of
+    /// their first element in the whole output.
+    ///
+    /// # Panics
+    /// When the lengths differ: shapes are checked before bits.
+    pub fn slices(&mut self, a: &[u32], b: &[u32], offset: usize, index: impl Fn(usize) -> Index) {
+        assert_eq!(a.len(), b.len(), "shapes are checked before bits");
+        let found = &mut self.difference;
+        found.compared += a.len() as u64;
+        if a == b {
+            return;
+        }
+        for (n, (&x, &y)) in a.iter().zip(b).enumerate() {
+            if same(found.dtype, x, y) {
+                continue;
+            }
+            found.differing += 1;
+            if found.elements.len() < ELEMENTS_KEPT {
+                let ulps = ulp_distance(found.dtype, x, y);
+                let (offset, index) = (offset + n, index(n));
+                found.elements.push(Element { index, offset, bits: [x, y], ulps, truth: None, nearer: Nearer::Unknown });
+            }
+        }
+    }
+
+    /// Elements compared so far.
+    pub fn compared(&self) -> u64 {
+        self.difference.compared
+    }
+
+    /// The difference, if any element differs.
+    pub fn finish(self) -> Option<Difference> {
+        (self.difference.differing > 0).then_some(self.difference)
+    }
+}
+
+/// A result outside the bound computed for its arithmetic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inaccuracy {
+    /// Whose result.
+    pub path: Path,
+    /// `o` or `lse`.
+    pub output: &'static str,
+    /// Format of the elements.
+    pub dtype: Dtype,
+    /// The worst element: the one furthest beyond its bound.
+    pub index: Index,
+    /// Its pattern.
+    pub bits: u32,
+    /// The true value, correctly rounded, where decided.
+    pub truth: Option<u32>,
+    /// `|value - true|` in ULPs of the true value; infinite for a non-finite result.
+    pub error_ulps: f64,
+    /// The bound, in the same unit.
+    pub bound_ulps: f64,
+    /// Elements beyond their bound.
+    pub exceeding: u64,
+    /// Elements judged.
+    pub judged: u64,
+}
+
+/// The thing a metamorphic relation changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // the names are the glossary's; `Relation` documents what each changes
+pub enum Axis {
+    Repeat,
+    Company,
+    Position,
+    Padding,
+    Poison,
+    Pages,
+    Chunk,
+    Prefix,
+    PrefixStability,
+}
+
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Axis::Repeat => "repeat",
+            Axis::Company => "company",
+            Axis::Position => "position",
+            Axis::Padding => "padding",
+            Axis::Poison => "poison",
+            Axis::Pages => "pages",
+            Axis::Chunk => "chunk",
+            Axis::Prefix => "prefix",
+            Axis::PrefixStability => "prefix_stability",
+        })
+    }
+}
+
+/// A kernel that did not do its work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// An output slot still holds the canary.
+    Unwritten {
+        /// `o` or `lse`.
+        output: &'static str,
+        /// Where.
+        index: Index,
+    },
+    /// The call reported a failure, or panicked.
+    Failed(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Unwritten { output, index } => write!(f, "{output}[{index}] was not written"),
+            Fault::Failed(reason) => write!(f, "the call failed: {reason}"),
+        }
+    }
+}
+
+/// One thing wrong with a case, or not decided.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// A kernel did not do its work.
+    Fault {
+        /// Whose.
+        path: Path,
+        /// What happened.
+        fault: Fault,
+    },
+    /// A result beyond its computed bound, or non-finite where the true value is finite.
+    Inaccurate(Inaccuracy),
+    /// The two paths' bits differ.
+    Mismatch(Difference),
+    /// The same row of one path has other bits in other surroundings.
+    NotInvariant {
+        /// What was changed.
+        axis: Axis,
+        /// Whose row.
+        path: Path,
+        /// The concrete change, as `[run] relation` spells it.
+        relation: String,
+        /// Base run against changed run.
+        difference: Difference,
+    },
+    /// The oracle could not settle some elements.
+    Undecided {
+        /// `o` or `lse`.
+        output: &'static str,
+        /// How many.
+        elements: u64,
+        /// The first.
+        index: Index,
+    },
+    /// The case, or part of it, was not run.
+    Skipped {
+        /// Why; counted by this text.
+        reason: String,
+    },
+}
+
+/// The kind of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // the names are `Finding`'s
+pub enum Kind {
+    Fault,
+    Inaccurate,
+    Mismatch,
+    NotInvariant,
+    Undecided,
+    Skipped,
+}
+
+impl Kind {
+    /// True for the four kinds that fail a run; undecided and skipped fail nothing and pass nothing.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Kind::Undecided | Kind::Skipped)
+    }
+
+    /// The name in verdict files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Fault => "fault",
+            Kind::Inaccurate => "inaccurate",
+            Kind::Mismatch => "mismatch",
+            Kind::NotInvariant => "not_invariant",
+            Kind::Undecided => "undecided",
+            Kind::Skipped => "skipped",
+        }
+    }
+}
+
+impl Finding {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Finding::Fault { .. } => Kind::Fault,
+            Finding::Inaccurate(_) => Kind::Inaccurate,
+            Finding::Mismatch(_) => Kind::Mismatch,
+            Finding::NotInvariant { .. } => Kind::NotInvariant,
+            Finding::Undecided { .. } => Kind::Undecided,
+            Finding::Skipped { .. } => Kind::Skipped,
+        }
+    }
+
+    /// What shrinking must keep: kind, side, output and axis, without the numbers. Also the `expect` line of a case file.
+    pub fn signature(&self) -> String {
+        match self {
+            Finding::Fault { path, fault: Fault::Unwritten { output, .. } } => format!("fault {path} unwritten {output}"),
+            Finding::Fault { path, fault: Fault::Failed(_) } => format!("fault {path} failed"),
+            Finding::Inaccurate(it) => format!("inaccurate {} {}", it.path, it.output),
+            Finding::Mismatch(it) => format!("mismatch {}", it.output),
+            Finding::NotInvariant { axis, path, difference, .. } => {
+                format!("not_invariant {path} {axis} {}", difference.output)
+            }
+            Finding::Undecided { output, .. } => format!("undecided {output}"),
+            Finding::Skipped { reason } => format!("skipped {reason}"),
+        }
+    }
+
+    /// The difference in bits behind the finding, if it is one.
+    pub fn difference(&self) -> Option<&Difference> {
+        match self {
+            Finding::Mismatch(difference) | Finding::NotInvariant { difference, .. } => Some(difference),
+            _ => None,
+        }
+    }
+}
+
+/// Counts of accuracy, over the judged elements of a case.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Accuracy {
+    /// Elements measured against a true value.
+    pub judged: u64,
+    /// Elements equal to the correctly rounded true value.
+    pub correctly_rounded: u64,
+    /// Elements above the true value.
+    pub above: u64,
+    /// Elements below it.
+    pub below: u64,
+    /// Elements whose bound is infinite: never a pass of an accuracy claim.
+    pub unbounded: u64,
+    /// Elements for which an overflow of an intermediate is predicted.
+    pub out_of_range: u64,
+    /// The largest error in ULPs of the true value, over elements with a bound.
+    pub max_ulps: f64,
+}
+
+impl Accuracy {
+    /// Adds another count.
+    pub fn add(&mut self, other: &Accuracy) {
+        self.judged += other.judged;
+        self.correctly_rounded += other.correctly_rounded;
+        self.above += other.above;
+        self.below += other.below;
+        self.unbounded += other.unbounded;
+        self.out_of_range += other.out_of_range;
+        self.max_ulps = self.max_ulps.max(other.max_ulps);
+    }
+}
+
+/// A case's findings in check order, and what was done to get them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Empty for a match. The first is the headline.
+    pub findings: Vec<Finding>,
+    /// Elements whose bits were compared, train against infer.
+    pub compared: u64,
+    /// Some row has at least three valid keys.
+    pub capable: bool,
+    /// A changed recipe of the same kernel changed its bits. `None` when the witness was not asked for or not capable.
+    pub order_sensitive: Option<bool>,
+    /// Elements the oracle's f64 step left open.
+    pub escalations: u64,
+    /// Accuracy of both sides.
+    pub accuracy: Accuracy,
+    /// Metamorphic relations that were run.
+    pub relations: u64,
+}
+
+impl Verdict {
+    /// The first finding that fails a run.
+    pub fn failure(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.kind().is_failure())
+    }
+
+    /// The headline: the first failure, else the first finding of any kind.
+    pub fn headline(&self) -> Option<&Finding> {
+        self.failure().or(self.findings.first())
+    }
+
+    /// True when bits were compared and nothing at all was found.
+    pub fn is_match(&self) -> bool {
+        self.findings.is_empty() && self.compared > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compare(dtype: Dtype, a: &[u32], b: &[u32]) -> Option<Difference> {
+        let mut comparison = Comparison::new("o", dtype, ["train", "infer"]);
+        comparison.slices(a, b, 0, |n| Index(vec![("n", n as u64)]));
+        comparison.finish()
+    }
+
+    /// Every pair of classes: only equal bits and NaN against NaN agree.
+    #[test]
+    fn class_pairs() {
+        for dtype in Dtype::ALL {
+            let mut samples = vec![0, dtype.sign_mask(), 1, dtype.sign_mask() | 1, dtype.max_finite_bits(), dtype.nan_bits()];
+            samples.extend(dtype.infinity_bits().into_iter().flat_map(|bits| [bits, bits | dtype.sign_mask()]));
+            samples.push(dtype.nan_bits() | dtype.sign_mask());
+            for &a in &samples {
+                for &b in &samples {
+                    let both_nan = dtype.class(a) == Class::Nan && dtype.class(b) == Class::Nan;
+                    assert_eq!(compare(dtype, &[a], &[b]).is_none(), a == b || both_nan, "{dtype} {a:x} {b:x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_nan_against_numbers_differs_everywhere() {
+        let found = compare(Dtype::F32, &[0x7fc0_0000; 20], &[0; 20]).unwrap();
+        assert_eq!((found.differing, found.compared, found.elements.len()), (20, 20, ELEMENTS_KEPT));
+        assert_eq!(found.elements[0].ulps, Ulps::Incomparable);
+    }
+
+    #[test]
+    fn nothing_compared_is_no_match() {
+        assert!(!Verdict::default().is_match());
+    }
+}

@@ -1,0 +1,223 @@
+//! Runs trials: one, or a campaign over threads whose output does not depend on them.
+
+use crate::finding::{Accuracy, Finding, Kind, Verdict};
+use crate::number::Dtype;
+use crate::subject::Subject;
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// The one check that tests, fuzz targets, the CLI, the shrinker and certification all make.
+pub fn check_one<S: Subject>(subject: &S, trial: &S::Trial, scratch: &mut S::Scratch) -> Verdict {
+    subject.check(trial, scratch)
+}
+
+/// How long a campaign runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    /// So many cases, from index 0.
+    Cases(u64),
+    /// Cases are begun until this much time has passed. What has begun is finished, so the cases done are `0..n` for some `n`.
+    Time(Duration),
+}
+
+/// A campaign: cases `0, 1, 2, ...` of a seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign {
+    /// Seed of the case streams.
+    pub seed: u64,
+    /// When to stop.
+    pub length: Length,
+    /// Threads, at least 1.
+    pub jobs: usize,
+}
+
+/// A finished case, handed out in index order.
+pub struct Done<T> {
+    /// Its number.
+    pub index: u64,
+    /// The case.
+    pub trial: T,
+    /// Its verdict.
+    pub verdict: Verdict,
+}
+
+/// Whether the campaign goes on after a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// On.
+    Continue,
+    /// Stop here: later cases, even finished ones, are dropped.
+    Stop,
+}
+
+/// Finished cases that may wait for an earlier one, for each thread: bounds the memory of the reorder buffer.
+const WINDOW_PER_JOB: u64 = 64;
+
+struct Queue<T> {
+    next: u64,
+    written: u64,
+    stopped: bool,
+    finished: BTreeMap<u64, Done<T>>,
+    running: usize,
+}
+
+/// Runs a campaign. `each` sees every case in index order, on the calling thread.
+pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Done<S::Trial>) -> Flow) {
+    let started = Instant::now();
+    let jobs = campaign.jobs.max(1);
+    let window = WINDOW_PER_JOB * jobs as u64;
+    let queue = Mutex::new(Queue { next: 0, written: 0, stopped: false, finished: BTreeMap::new(), running: jobs });
+    let (work, results) = (Condvar::new(), Condvar::new());
+    // A worker that panics has poisoned nothing that is half-changed: the queue is only held between statements that finish.
+    let lock = || -> MutexGuard<'_, Queue<S::Trial>> { queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) };
+    let over = |next: u64| match campaign.length {
+        Length::Cases(count) => next >= count,
+        Length::Time(limit) => started.elapsed() >= limit,
+    };
+    let worker = || {
+        let _leave = Leave(|| {
+            let mut queue = lock();
+            queue.running -= 1;
+            // A panicking worker never finishes its case: let the others go, so that the panic surfaces.
+            queue.stopped |= std::thread::panicking();
+            work.notify_all();
+            results.notify_all();
+        });
+        let mut scratch = subject.scratch();
+        loop {
+            let index = {
+                let mut queue = lock();
+                while !queue.stopped && queue.next >= queue.written + window {
+                    queue = work.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+                if queue.stopped || over(queue.next) {
+                    return;
+                }
+                queue.next += 1;
+                queue.next - 1
+            };
+            let trial = subject.draw(campaign.seed, index);
+            let verdict = check_one(subject, &trial, &mut scratch);
+            lock().finished.insert(index, Done { index, trial, verdict });
+            results.notify_all();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(worker);
+        }
+        loop {
+            let done = {
+                let mut queue = lock();
+                loop {
+                    let next = queue.written;
+                    if let Some(done) = queue.finished.remove(&next) {
+                        queue.written += 1;
+                        break done;
+                    }
+                    if queue.running == 0 {
+                        return;
+                    }
+                    queue = results.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+            };
+            work.notify_all();
+            if each(done) == Flow::Stop {
+                lock().stopped = true;
+                work.notify_all();
+                return;
+            }
+        }
+    });
+}
+
+/// Runs a closure when dropped, so that a worker counts as gone however it leaves.
+struct Leave<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Leave<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Order-sensitivity of one output format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sensitivity {
+    /// Capable cases for which the witness ran.
+    pub capable: u64,
+    /// Those whose bits a changed recipe changed.
+    pub sensitive: u64,
+}
+
+/// What a campaign has seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Cases.
+    pub cases: u64,
+    /// Cases without any finding and with elements compared.
+    pub matches: u64,
+    /// Cases with at least one finding of a kind, by kind.
+    pub kinds: BTreeMap<Kind, u64>,
+    /// Cases in which nothing was compared and nothing was found.
+    pub empty: u64,
+    /// Skip reasons and their counts.
+    pub skips: BTreeMap<String, u64>,
+    /// Failures by signature.
+    pub signatures: BTreeMap<String, u64>,
+    /// Elements whose bits were compared.
+    pub elements: u64,
+    /// Elements among them that differ, train against infer.
+    pub differing: u64,
+    /// Capable and order-sensitive cases, by output format.
+    pub sensitivity: BTreeMap<Dtype, Sensitivity>,
+    /// Elements the oracle's f64 step left open.
+    pub escalations: u64,
+    /// Relations run.
+    pub relations: u64,
+    /// Accuracy over all judged elements.
+    pub accuracy: Accuracy,
+}
+
+impl Statistics {
+    /// Counts a case whose output has the given format.
+    pub fn add(&mut self, verdict: &Verdict, out_dtype: Dtype) {
+        self.cases += 1;
+        self.elements += verdict.compared;
+        self.escalations += verdict.escalations;
+        self.relations += verdict.relations;
+        self.accuracy.add(&verdict.accuracy);
+        if verdict.is_match() {
+            self.matches += 1;
+        } else if verdict.findings.is_empty() {
+            self.empty += 1;
+        }
+        if let Some(sensitive) = verdict.order_sensitive {
+            let entry = self.sensitivity.entry(out_dtype).or_default();
+            entry.capable += 1;
+            entry.sensitive += u64::from(sensitive);
+        }
+        let mut kinds: Vec<Kind> = verdict.findings.iter().map(|finding| finding.kind()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for kind in kinds {
+            *self.kinds.entry(kind).or_default() += 1;
+        }
+        for finding in &verdict.findings {
+            if let Finding::Mismatch(difference) = finding {
+                self.differing += difference.differing;
+            }
+            let signature = finding.signature();
+            match finding.kind() {
+                Kind::Skipped => *self.skips.entry(signature["skipped ".len()..].to_owned()).or_default() += 1,
+                kind if kind.is_failure() => *self.signatures.entry(signature).or_default() += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Cases with a finding of this kind.
+    pub fn of(&self, kind: Kind) -> u64 {
+        self.kinds.get(&kind).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,148 @@
+//! The KV cache of the inference path: contiguous rows, or pages from a free list.
+
+use super::{Poison, copy_rows, strides};
+use crate::subject::attention::{Cache, Inputs, Problem};
+use crate::tensor::Tensor;
+use std::collections::VecDeque;
+
+/// The slots, and who owns them.
+pub(super) struct KvCache<'a> {
+    inputs: &'a Inputs,
+    pub(super) k: Tensor,
+    pub(super) v: Tensor,
+    dead: u32,
+    layout: Layout,
+    /// Positions written, for each sequence.
+    filled: Vec<u32>,
+}
+
+enum Layout {
+    Contiguous { capacity: usize },
+    Paged(Pages),
+}
+
+struct Pages {
+    page: usize,
+    free: VecDeque<u32>,
+    /// Pages of each sequence, in position order.
+    owned: Vec<Vec<u32>>,
+    /// Freed pages keep their values and are handed out first.
+    recycled: bool,
+    /// A page that never holds a live slot: allocated ahead at the end of each block table row.
+    spare: Option<u32>,
+}
+
+impl<'a> KvCache<'a> {
+    pub(super) fn new(problem: &Problem, cache: Cache, inputs: &'a Inputs, poison: Poison) -> Self {
+        let sequences = &problem.sequences;
+        let (entries, slots, layout) = match cache {
+            Cache::Contiguous { spare } => {
+                let capacity = sequences.iter().map(|s| s.kv).max().unwrap_or(0) as usize + spare as usize;
+                (sequences.len(), capacity, Layout::Contiguous { capacity })
+            }
+            Cache::Paged { page, spare, shuffle, recycled } => {
+                let used: u32 = sequences.iter().map(|s| s.kv.div_ceil(page)).sum();
+                let mut ids: Vec<u32> = (0..used + spare).collect();
+                permute(&mut ids, shuffle);
+                let ahead = if spare > 0 { ids.pop() } else { None };
+                let owned = vec![Vec::new(); sequences.len()];
+                let page = page as usize;
+                let pages = Pages { page, free: ids.into(), owned, recycled, spare: ahead };
+                ((used + spare) as usize, page, Layout::Paged(pages))
+            }
+        };
+        let dead = poison.bits(problem.dtype);
+        let heads = problem.kv_heads();
+        KvCache {
+            inputs,
+            k: Tensor::filled(problem.dtype, &[entries, slots, heads, problem.d_qk as usize], dead),
+            v: Tensor::filled(problem.dtype, &[entries, slots, heads, problem.d_v as usize], dead),
+            dead,
+            layout,
+            filled: vec![0; sequences.len()],
+        }
+    }
+
+    /// Writes the keys of positions up to `kv`.
+    pub(super) fn fill(&mut self, sequence: usize, kv: u32) {
+        let [_, k_stride, v_stride] = strides(self.inputs);
+        for position in self.filled[sequence]..kv {
+            let at = self.slot(sequence, position as usize);
+            let from = self.inputs.kv_start[sequence] + position as usize;
+            copy_rows(&self.inputs.k, from, 1, k_stride, &mut self.k, at);
+            copy_rows(&self.inputs.v, from, 1, v_stride, &mut self.v, at);
+        }
+        self.filled[sequence] = self.filled[sequence].max(kv);
+    }
+
+    /// The slot of a position, taking a page from the free list when the position starts a new one.
+    fn slot(&mut self, sequence: usize, position: usize) -> usize {
+        match &mut self.layout {
+            Layout::Contiguous { capacity } => sequence * *capacity + position,
+            Layout::Paged(pages) => {
+                let n = position / pages.page;
+                if n == pages.owned[sequence].len() {
+                    // The pool holds enough pages for every sequence at its full length.
+                    let page = pages.free.pop_front().expect("a free page");
+                    pages.owned[sequence].push(page);
+                }
+                pages.owned[sequence][n] as usize * pages.page + position % pages.page
+            }
+        }
+    }
+
+    /// Takes a sequence's slots away: its request has finished or was preempted.
+    pub(super) fn release(&mut self, sequence: usize) {
+        let filled = std::mem::take(&mut self.filled[sequence]) as usize;
+        let (k_stride, v_stride) = (self.inputs.k.stride(), self.inputs.v.stride());
+        let (k, v, dead) = (&mut self.k, &mut self.v, self.dead);
+        let mut kill = |first: usize, slots: usize| {
+            k.bits[first * k_stride..(first + slots) * k_stride].fill(dead);
+            v.bits[first * v_stride..(first + slots) * v_stride].fill(dead);
+        };
+        match &mut self.layout {
+            Layout::Contiguous { capacity } => kill(sequence * *capacity, filled),
+            Layout::Paged(pages) => {
+                for page in std::mem::take(&mut pages.owned[sequence]) {
+                    if pages.recycled {
+                        pages.free.push_front(page);
+                    } else {
+                        kill(page as usize * pages.page, pages.page);
+                        pages.free.push_back(page);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Block table rows for a batch of sequences (`None` is a bucket's empty entry), and the width of the table. `None` for a
+    /// contiguous cache.
+    pub(super) fn block_table(&self, batch: &[Option<usize>]) -> Option<(Vec<u32>, usize)> {
+        let Layout::Paged(pages) = &self.layout else { return None };
+        let owned = |entry: &Option<usize>| entry.map_or(&[][..], |sequence| &pages.owned[sequence]);
+        let width = batch.iter().map(|entry| owned(entry).len()).max().unwrap_or(0) + usize::from(pages.spare.is_some());
+        let mut table = Vec::with_capacity(batch.len() * width);
+        for entry in batch {
+            let row = owned(entry);
+            table.extend_from_slice(row);
+            table.extend(std::iter::repeat_n(pages.spare.unwrap_or(0), width - row.len()));
+        }
+        Some((table, width))
+    }
+}
+
+/// Fisher-Yates by a SplitMix64 stream; seed 0 leaves the order as it is.
+fn permute(ids: &mut [u32], seed: u64) {
+    if seed == 0 {
+        return;
+    }
+    let mut state = seed;
+    for n in (1..ids.len()).rev() {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        ids.swap(n, (z % (n as u64 + 1)) as usize);
+    }
+}

@@ -1,0 +1,87 @@
+//! The inference path: engine steps over a KV cache.
+
+use super::cache::KvCache;
+use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, copy_rows, schedule, strides};
+use crate::subject::attention::kernel::{AttentionKernel, BlockTable, Call, PagedCall};
+use crate::subject::attention::{InferPlan, Inputs, Problem};
+use crate::tensor::Tensor;
+
+/// Query rows per tile in inference calls: `block_q` belongs to the training plan.
+const INFER_BLOCK_Q: u32 = 64;
+
+/// Drives the inference plan through a kernel.
+///
+/// # Errors
+/// When the kernel does not support the case, fails, or leaves a slot unwritten.
+pub fn infer(
+    kernel: &dyn AttentionKernel,
+    problem: &Problem,
+    plan: &InferPlan,
+    inputs: &Inputs,
+    poison: Poison,
+    mut observer: Option<Observer<'_>>,
+) -> Result<Produced, Stop> {
+    let attributes = attributes(problem, INFER_BLOCK_Q);
+    let mut gather = Gather::new(problem, kernel.has_lse());
+    let mut cache = KvCache::new(problem, plan.cache, inputs, poison);
+    let [q_stride, ..] = strides(inputs);
+    for step in schedule(problem, plan) {
+        let mut batch: Vec<Option<usize>> = Vec::with_capacity(step.len());
+        let mut rows = Vec::new();
+        let mut cache_seqlens = Vec::with_capacity(step.len());
+        let mut cu_seqlens_q = vec![0];
+        let mut prefix_lens = Vec::with_capacity(step.len());
+        for entry in &step {
+            if entry.rebuilt {
+                cache.release(entry.sequence);
+            }
+            cache.fill(entry.sequence, entry.kv);
+            let start = inputs.q_start[entry.sequence] as u32 + entry.first_row;
+            rows.extend(start..start + entry.rows);
+            batch.push(Some(entry.sequence));
+            cache_seqlens.push(entry.kv);
+            cu_seqlens_q.push(rows.len() as u32);
+            let (sequence, hit) = (problem.sequences[entry.sequence], plan.requests[entry.sequence].hit);
+            let context = (sequence.kv + hit).saturating_sub(sequence.q);
+            prefix_lens.push(if hit > 0 { context } else { 0 });
+        }
+        while !batch.len().is_multiple_of(plan.bucket as usize) {
+            batch.push(None);
+            rows.push(NO_ROW);
+            cache_seqlens.push(0);
+            cu_seqlens_q.push(rows.len() as u32);
+            prefix_lens.push(0);
+        }
+        let dims = [rows.len(), problem.q_heads(), problem.d_qk as usize];
+        let mut q = Tensor::filled(problem.dtype, &dims, poison.bits(problem.dtype));
+        for (n, &row) in rows.iter().enumerate() {
+            if row != NO_ROW {
+                copy_rows(&inputs.q, row as usize, 1, q_stride, &mut q, n);
+            }
+        }
+        let table = cache.block_table(&batch);
+        let cache_rows: Vec<u32> = match table {
+            Some(_) => Vec::new(),
+            None => batch.iter().map(|entry| entry.unwrap_or(0) as u32).collect(),
+        };
+        let call = PagedCall {
+            attributes: &attributes,
+            q: &q,
+            k_cache: &cache.k,
+            v_cache: &cache.v,
+            block_table: table.as_ref().map(|(pages, width)| BlockTable { pages, width: *width }),
+            cache_rows: &cache_rows,
+            cache_seqlens: &cache_seqlens,
+            cu_seqlens_q: &cu_seqlens_q,
+            prefix_lens: &prefix_lens,
+        };
+        if let Some(observer) = observer.as_mut() {
+            observer(Call::Paged(&call), &rows);
+        }
+        gather.call(&[rows.len()], &rows, |outputs| kernel.paged(&call, outputs))?;
+        for entry in step.iter().filter(|entry| entry.last) {
+            cache.release(entry.sequence);
+        }
+    }
+    Ok(gather.finish())
+}

@@ -1,0 +1,218 @@
+//! The full verdict of a case in words: what differs, where it first differs inside the kernel, why, and how to see it again.
+//!
+//! `replay` prints it and the snapshots hold it, so it has no times and no paths but the one it is given.
+
+use super::cause::{Cause, cause};
+use super::check::{Pair, Scratch, Trial};
+use super::drive::Poison;
+use super::kernel::Call;
+use super::recipe::{Recipe, RecipeDifference};
+use super::reference::{Reference, Trace, first_divergence};
+use super::relation::SidedRelation;
+use super::{Case, file::EXPECT_MATCH, show};
+use crate::finding::{Difference, Element, Finding, Nearer, Path, Verdict};
+use crate::number::{Dtype, Ulps};
+use crate::tensor::Index;
+use std::fmt::Write;
+
+/// A verdict and its explanation.
+pub struct Explanation {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The cause of the headline.
+    pub cause: Option<Cause>,
+    /// Everything in words, ending in a newline.
+    pub text: String,
+}
+
+impl Explanation {
+    /// Whether the verdict is what a case file expects.
+    pub fn meets(&self, expected: &str) -> bool {
+        match expected {
+            EXPECT_MATCH => self.verdict.is_match(),
+            signature => self.verdict.findings.iter().any(|finding| finding.signature() == signature),
+        }
+    }
+}
+
+/// Runs a trial and explains its headline. `file` is the name in the replay command.
+pub fn explain(pair: &Pair, trial: &Trial, file: &str) -> Explanation {
+    let mut scratch = pair.scratch();
+    let verdict = pair.check(trial, &mut scratch);
+    let mut text = format!("case: {}\n", show::summary(&trial.case));
+    let _ = writeln!(text, "train: {}", pair.train.kernel.identity().name);
+    let _ = writeln!(text, "infer: {}", pair.infer.kernel.identity().name);
+    let mut the_cause = None;
+    match verdict.headline() {
+        None if verdict.compared == 0 => text.push_str("verdict: nothing was compared\n"),
+        None => {
+            let _ = writeln!(text, "verdict: match, {} elements compared", verdict.compared);
+        }
+        Some(headline) => {
+            for finding in &verdict.findings {
+                describe(&mut text, finding);
+            }
+            let runs = runs(pair, trial, headline, &mut scratch);
+            if let Some(sentence) = runs.divergence {
+                let _ = writeln!(text, "first divergence: {sentence}");
+            }
+            the_cause = cause(pair, trial, headline, &runs.recipes, &mut scratch);
+            if headline.kind().is_failure() {
+                let _ = match &the_cause {
+                    Some(cause) => writeln!(text, "cause: {cause}"),
+                    None => writeln!(text, "cause: unknown"),
+                };
+            }
+        }
+    }
+    let _ = writeln!(text, "replay: lastbit replay {file}");
+    Explanation { verdict, cause: the_cause, text }
+}
+
+fn describe(text: &mut String, finding: &Finding) {
+    let _ = match finding {
+        Finding::Mismatch(it) => {
+            let counts = format!("{} of {} elements differ", it.differing, it.compared);
+            writeln!(text, "verdict: mismatch {}, {counts}", it.output)
+        }
+        Finding::NotInvariant { axis, path, relation, difference } => {
+            let counts = format!("{} of {} elements differ", difference.differing, difference.compared);
+            writeln!(text, "verdict: not invariant to {axis} ({path}), {}, {counts} under `{relation}`", difference.output)
+        }
+        Finding::Inaccurate(it) => {
+            let value = |bits| format!("{} {}", it.dtype.hex(bits), number(it.dtype, bits));
+            let truth = it.truth.map_or("unknown".into(), value);
+            let counts = format!("{} of {} elements beyond their bound", it.exceeding, it.judged);
+            let _ = writeln!(text, "verdict: inaccurate {} ({}), {counts}", it.output, it.path);
+            writeln!(
+                text,
+                "  {}[{}]: {}  true {truth}  error {:.3} ULP, bound {:.3} ULP",
+                it.output,
+                it.index,
+                value(it.bits),
+                it.error_ulps,
+                it.bound_ulps
+            )
+        }
+        Finding::Fault { path, fault } => writeln!(text, "verdict: fault ({path}): {fault}"),
+        Finding::Undecided { output, elements, index } => {
+            writeln!(text, "verdict: undecided: {elements} elements of {output}, first {output}[{index}]")
+        }
+        Finding::Skipped { reason } => writeln!(text, "verdict: skipped: {reason}"),
+    };
+    if let Some(difference) = finding.difference() {
+        for element in &difference.elements {
+            describe_element(text, difference, element);
+        }
+        let more = difference.differing - difference.elements.len() as u64;
+        if more > 0 {
+            let _ = writeln!(text, "  and {more} more");
+        }
+    }
+}
+
+fn describe_element(text: &mut String, difference: &Difference, element: &Element) {
+    let value = |bits| format!("{} {}", difference.dtype.hex(bits), number(difference.dtype, bits));
+    let [a, b] = &difference.names;
+    let [x, y] = element.bits;
+    let _ = write!(text, "  {}[{}]: {a} {}  {b} {}", difference.output, element.index, value(x), value(y));
+    let _ = match element.ulps {
+        Ulps::Steps(0) => write!(text, "  signs of zero differ"),
+        Ulps::Steps(n) => write!(text, "  {n} ULP apart"),
+        Ulps::Incomparable => write!(text, "  no distance"),
+    };
+    if let Some(truth) = element.truth {
+        let _ = write!(text, "  true {}", value(truth));
+    }
+    let _ = match element.nearer {
+        Nearer::First => write!(text, ", {a} nearer"),
+        Nearer::Second => write!(text, ", {b} nearer"),
+        Nearer::Same => write!(text, ", equally near"),
+        Nearer::Unknown => Ok(()),
+    };
+    text.push('\n');
+}
+
+/// The value of a pattern, short and exact.
+fn number(dtype: Dtype, bits: u32) -> String {
+    let value = dtype.to_f32(bits);
+    let plain = value == 0.0 || !value.is_finite() || (1e-4..1e7).contains(&value.abs());
+    if plain { format!("({value})") } else { format!("({value:e})") }
+}
+
+/// What the two runs behind a finding did on its first row.
+#[derive(Default)]
+struct Runs {
+    divergence: Option<String>,
+    recipes: Vec<RecipeDifference>,
+}
+
+/// One run of one row: its recipe and its steps.
+struct RowRun {
+    recipe: Option<Recipe>,
+    trace: Option<Trace>,
+}
+
+fn runs(pair: &Pair, trial: &Trial, finding: &Finding, _scratch: &mut Scratch) -> Runs {
+    let case = &trial.case;
+    match finding {
+        Finding::Mismatch(difference) => {
+            let Some(element) = difference.elements.first() else { return Runs::default() };
+            let train = row_run(pair, Path::Train, case, Poison::Nan, &element.index);
+            let infer = row_run(pair, Path::Infer, case, Poison::Nan, &element.index);
+            between(train, infer, ["Training", "inference"])
+        }
+        Finding::NotInvariant { path, relation, difference, .. } => {
+            let (Some(element), Ok(relation)) = (difference.elements.first(), relation.parse::<SidedRelation>()) else {
+                return Runs::default();
+            };
+            let Some(variant) = relation.apply(case) else { return Runs::default() };
+            let poison = match relation.relation {
+                super::relation::Relation::Poison => Poison::Huge,
+                _ => Poison::Nan,
+            };
+            let base = row_run(pair, *path, case, Poison::Nan, &element.index);
+            let changed = row_run(pair, *path, &variant.case, poison, &element.index);
+            between(base, changed, ["The base run", "the changed run"])
+        }
+        _ => Runs::default(),
+    }
+}
+
+fn between(a: RowRun, b: RowRun, names: [&str; 2]) -> Runs {
+    let recipes = match (&a.recipe, &b.recipe) {
+        (Some(x), Some(y)) => x.differences(y),
+        _ => Vec::new(),
+    };
+    let divergence = match (&a.trace, &b.trace) {
+        (Some(x), Some(y)) => first_divergence(x, y).map(|it| it.sentence(names)),
+        _ => None,
+    };
+    Runs { divergence, recipes }
+}
+
+/// Runs one path again and watches the call that first computes a row.
+fn row_run(pair: &Pair, path: Path, case: &Case, poison: Poison, index: &Index) -> RowRun {
+    let mut found = RowRun { recipe: None, trace: None };
+    let Some(reference) = pair.side(path).reference.clone() else { return found };
+    let at = |axis: &str| index.0.iter().find(|(name, _)| *name == axis).map_or(0, |&(_, n)| n);
+    let inputs = pair.inputs(case);
+    let Some(sequence) = case.problem.sequences.iter().position(|it| u64::from(it.id) == at("seq")) else { return found };
+    let packed = inputs.q_start[sequence] + at("row") as usize;
+    let head = at("head") as usize;
+    let mut observer = |call: Call<'_>, rows: &[u32]| {
+        if found.trace.is_none()
+            && let Some(row) = rows.iter().position(|&row| row as usize == packed)
+        {
+            watch(&mut found, &reference, call, row, head);
+        }
+    };
+    // The result was seen before; only the calls matter here.
+    let _ = pair.drive(path, case, &inputs, poison, Some(&mut observer));
+    found
+}
+
+fn watch(found: &mut RowRun, reference: &Reference, call: Call<'_>, row: usize, head: usize) {
+    found.recipe = reference.recipe(call, row);
+    found.trace = reference.trace(call, row, head);
+}

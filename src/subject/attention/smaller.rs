@@ -1,0 +1,451 @@
+//! Shrink steps of an attention trial, and what "smaller" means.
+//!
+//! Structure first: sequences, lengths, heads, dims, plan knobs, mask options, the relation's parameters. Then the values: drawn
+//! data becomes literal bits, and each value moves towards 0, 1, -1, a power of two, few significant bits.
+
+use super::check::{Checks, Trial};
+use super::select::{Keep, Selection, fit_plans};
+use super::{Anchor, Cache, Case, Data, InferPlan, Inputs, Literal, Problem, Regime, TrainLayout};
+use crate::number::{Class, Dtype};
+use crate::subject::Candidate;
+
+/// One kind of step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    Sequences,
+    Lengths,
+    Heads,
+    Dims,
+    TrainPlan,
+    InferPlan,
+    Mask,
+    Relation,
+    Literal,
+    Values,
+}
+
+const PASSES: [Pass; 10] = [
+    Pass::Sequences,
+    Pass::Lengths,
+    Pass::Heads,
+    Pass::Dims,
+    Pass::TrainPlan,
+    Pass::InferPlan,
+    Pass::Mask,
+    Pass::Relation,
+    Pass::Literal,
+    Pass::Values,
+];
+
+/// Largest literal case, in values: a case file with more would not be read by anyone.
+const LITERAL_VALUES_MAX: usize = 65_536;
+
+/// (sum of q and kv, heads, dims, knobs off their default, significant bits), as design.md orders them.
+pub(super) fn size(trial: &Trial) -> Vec<u64> {
+    let problem = &trial.case.problem;
+    let lengths: u64 = problem.sequences.iter().map(|s| u64::from(s.q) + u64::from(s.kv)).sum();
+    vec![
+        lengths,
+        problem.sequences.len() as u64,
+        problem.q_heads() as u64 + problem.kv_heads() as u64,
+        u64::from(problem.d_qk) + u64::from(problem.d_v),
+        knobs(trial),
+        significance(&trial.case),
+    ]
+}
+
+/// Each knob off its default weighs far more than the knob's own value.
+const OFF_DEFAULT: u64 = 1 << 20;
+
+fn knobs(trial: &Trial) -> u64 {
+    let (problem, train, infer) = (&trial.case.problem, &trial.case.train, &trial.case.infer);
+    let mut total = 0;
+    let mut knob = |value: u64| {
+        if value > 0 {
+            total += OFF_DEFAULT + value.min(OFF_DEFAULT / 4);
+        }
+    };
+    let disorder = |order: &[u32]| order.iter().enumerate().filter(|(n, it)| **it as usize != *n).count() as u64;
+    if let TrainLayout::Dense { pad_q, pad_kv, side } = train.layout {
+        knob(1);
+        knob(u64::from(side == super::Side::Left));
+        knob(u64::from(pad_q));
+        knob(u64::from(pad_kv));
+    }
+    knob(disorder(&train.order));
+    knob(u64::from(train.block_q.abs_diff(DEFAULT_BLOCK_Q)));
+    match infer.cache {
+        Cache::Contiguous { spare } => knob(u64::from(spare)),
+        Cache::Paged { page, spare, shuffle, recycled } => {
+            knob(u64::from(page));
+            knob(u64::from(spare));
+            knob(u64::from(shuffle != 0));
+            knob(u64::from(recycled));
+        }
+    }
+    for (sequence, request) in problem.sequences.iter().zip(&infer.requests) {
+        knob(u64::from(request.hit));
+        knob(u64::from(request.join));
+        knob(request.chunks.len() as u64);
+        knob(u64::from((sequence.q - request.hit).saturating_sub(request.then)));
+        knob(u64::from(request.reject));
+        knob(u64::from(request.preempt.is_some()));
+    }
+    knob(disorder(&infer.order));
+    knob(u64::from(infer.rotate));
+    knob(u64::from(infer.budget.is_some()));
+    knob(u64::from(infer.bucket - 1));
+    knob(u64::from(problem.softcap.is_some()));
+    knob(u64::from(problem.sinks.is_some()));
+    knob(u64::from(problem.alibi_slopes.is_some()));
+    knob(u64::from(problem.mask.window_left.is_some()));
+    knob(u64::from(problem.mask.window_right.is_some()));
+    knob(match problem.mask.causal {
+        None => 0,
+        Some(Anchor::BottomRight) => 1,
+        Some(Anchor::TopLeft) => 2,
+    });
+    knob(u64::from(problem.softmax_scale != 1.0));
+    if let Checks::Only { relation: Some(sided), .. } = trial.checks {
+        knob(sided.relation.size());
+    }
+    total
+}
+
+const DEFAULT_BLOCK_Q: u32 = 64;
+
+/// Significant bits over all literal values; drawn and captured data weigh more than any literal.
+fn significance(case: &Case) -> u64 {
+    let dtype = case.problem.dtype;
+    match &case.data {
+        Data::Literal(Literal { q, k, v }) => [q, k, v].into_iter().flatten().map(|&bits| weight(dtype, bits)).sum(),
+        Data::Drawn { .. } => 1 << 40,
+        Data::Captured { .. } => 1 << 41,
+    }
+}
+
+/// 0 for +0; otherwise grows with significant bits, then with the distance of the exponent from that of 1.
+fn weight(dtype: Dtype, bits: u32) -> u64 {
+    if bits == 0 {
+        return 0;
+    }
+    let magnitude = bits & dtype.magnitude_mask();
+    let fraction_bits = dtype.precision() - 1;
+    let fraction = magnitude & ((1 << fraction_bits) - 1);
+    let exponent = i64::from(magnitude >> fraction_bits) - i64::from(1 - dtype.emin());
+    let significant = match fraction {
+        0 => 1,
+        _ => u64::from(fraction_bits - fraction.trailing_zeros()) + 1,
+    };
+    let sign = u64::from(bits & dtype.sign_mask() != 0);
+    significant * 1024 + exponent.unsigned_abs() * 2 + sign + 1
+}
+
+pub(super) fn positions(trial: &Trial, pass: usize) -> Option<usize> {
+    let problem = &trial.case.problem;
+    Some(match PASSES.get(pass)? {
+        Pass::Sequences => problem.sequences.len(),
+        Pass::Lengths => problem.sequences.len() * LENGTH_STEPS,
+        Pass::Heads => problem.kv_head_ids.len() + problem.group_ids.len(),
+        Pass::Dims => 2,
+        Pass::TrainPlan => 1,
+        Pass::InferPlan => 1 + problem.sequences.len(),
+        Pass::Mask | Pass::Relation | Pass::Literal => 1,
+        Pass::Values => match &trial.case.data {
+            Data::Literal(literal) => VALUE_CHUNKS + literal.q.len() + literal.k.len() + literal.v.len(),
+            _ => 0,
+        },
+    })
+}
+
+pub(super) fn smaller(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs, pass: usize, position: usize) -> Vec<Candidate<Trial>> {
+    let structural = |cases: Vec<Case>| {
+        cases.into_iter().map(|case| Candidate { trial: Trial { case, ..trial.clone() }, redraw: true }).collect()
+    };
+    let case = &trial.case;
+    match PASSES[pass] {
+        Pass::Sequences => structural(vec![without_sequence(case, position)]),
+        Pass::Lengths => structural(lengths(case, position / LENGTH_STEPS, position % LENGTH_STEPS)),
+        Pass::Heads => structural(heads(case, position)),
+        Pass::Dims => structural(dims(case, position)),
+        Pass::TrainPlan => structural(train_plans(case)),
+        Pass::InferPlan if position == 0 => structural(infer_plans(case)),
+        Pass::InferPlan => structural(requests(case, position - 1)),
+        Pass::Mask => structural(masks(case)),
+        Pass::Relation => relations(trial),
+        Pass::Literal => literal(trial, inputs),
+        Pass::Values => values(trial, position),
+    }
+}
+
+/// Other values for the same structure: odd tries keep the regime, even ones take `mirror`, which shows order best, laid out for
+/// the case's lengths.
+pub(super) fn redraw(trial: &Trial, n: u32) -> Option<Trial> {
+    let Data::Drawn { seed, regime } = trial.case.data else { return None };
+    let mut trial = trial.clone();
+    let seed = seed.wrapping_add(u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15)) & 0xffff_ffff;
+    let problem = &trial.case.problem;
+    let longest = problem.sequences.iter().map(|s| s.kv).max().unwrap_or(0);
+    let regime = if n % 2 == 0 && problem.alibi_slopes.is_none() && longest >= 3 {
+        let span = longest.min(3 + n % 3);
+        Regime::Mirror { span, phase: longest % span }
+    } else {
+        regime
+    };
+    trial.case.data = Data::Drawn { seed, regime };
+    Some(trial)
+}
+
+fn without_sequence(case: &Case, n: usize) -> Case {
+    let kept = (0..case.problem.sequences.len()).filter(|&it| it != n);
+    Selection::sequences(&case.problem, kept).apply(case)
+}
+
+/// Smaller values of a length, boldest first: halving, then single steps.
+fn down(n: u32, least: u32) -> Vec<u32> {
+    let mut steps = Vec::new();
+    let mut cut = n.saturating_sub(least);
+    while cut > 0 {
+        steps.push(n - cut);
+        cut /= 2;
+    }
+    steps
+}
+
+/// Ways to shorten one sequence.
+const LENGTH_STEPS: usize = 4;
+
+fn lengths(case: &Case, n: usize, way: usize) -> Vec<Case> {
+    let it = case.problem.sequences[n];
+    let cut = |q: std::ops::Range<u32>, kv: std::ops::Range<u32>| {
+        let mut selection = Selection::all(&case.problem);
+        selection.sequences[n] = Keep { sequence: n, q, kv };
+        selection.apply(case)
+    };
+    match way {
+        // The last rows and their keys go: what is left stands where it stood.
+        0 => down(it.q, 1)
+            .into_iter()
+            .map(|q| (q, it.kv.saturating_sub(it.q - q)))
+            .map(|(q, kv)| cut(0..q, 0..kv))
+            .collect(),
+        // The first rows go, the keys stay.
+        1 => down(it.q, 1).into_iter().map(|q| cut(it.q - q..it.q, 0..it.kv)).collect(),
+        // The first keys go: positions move.
+        2 => down(it.kv, 0).into_iter().map(|kv| cut(0..it.q, it.kv - kv..it.kv)).collect(),
+        // The last keys go, the rows stay.
+        _ => down(it.kv, 0).into_iter().map(|kv| cut(0..it.q, 0..kv)).collect(),
+    }
+}
+
+fn heads(case: &Case, position: usize) -> Vec<Case> {
+    let kv_heads = case.problem.kv_head_ids.len();
+    let select = |kept: Vec<usize>, of_group: bool| {
+        let mut selection = Selection::all(&case.problem);
+        if of_group {
+            selection.groups = kept;
+        } else {
+            selection.kv_heads = kept;
+        }
+        selection.apply(case)
+    };
+    let (n, count, of_group) = match position.checked_sub(kv_heads) {
+        None => (position, kv_heads, false),
+        Some(n) => (n, case.problem.group_ids.len(), true),
+    };
+    if count < 2 {
+        return Vec::new();
+    }
+    vec![select(vec![n], of_group), select((0..count).filter(|&it| it != n).collect(), of_group)]
+}
+
+fn dims(case: &Case, position: usize) -> Vec<Case> {
+    let selection = Selection::all(&case.problem);
+    let cases = match position {
+        0 => down(case.problem.d_qk, 1).into_iter().map(|d_qk| Selection { d_qk, ..selection.clone() }).collect::<Vec<_>>(),
+        _ => down(case.problem.d_v, 1).into_iter().map(|d_v| Selection { d_v, ..selection.clone() }).collect(),
+    };
+    cases.into_iter().map(|selection| selection.apply(case)).collect()
+}
+
+fn changed(case: &Case, change: impl FnOnce(&mut Case)) -> Case {
+    let mut case = case.clone();
+    change(&mut case);
+    case
+}
+
+fn identity(count: usize) -> Vec<u32> {
+    (0..count as u32).collect()
+}
+
+fn train_plans(case: &Case) -> Vec<Case> {
+    let mut cases = Vec::new();
+    if let TrainLayout::Dense { side, pad_q, pad_kv } = case.train.layout {
+        let mut layout = |layout| cases.push(changed(case, |case| case.train.layout = layout));
+        layout(TrainLayout::Varlen);
+        layout(TrainLayout::Dense { side: super::Side::Right, pad_q, pad_kv });
+        for pad_q in down(pad_q, 0) {
+            layout(TrainLayout::Dense { side, pad_q, pad_kv });
+        }
+        for pad_kv in down(pad_kv, 0) {
+            layout(TrainLayout::Dense { side, pad_q, pad_kv });
+        }
+    }
+    cases.push(changed(case, |case| case.train.order = identity(case.train.order.len())));
+    cases.push(changed(case, |case| case.train.block_q = DEFAULT_BLOCK_Q));
+    cases
+}
+
+fn infer_plans(case: &Case) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut plan = |change: &dyn Fn(&mut InferPlan)| cases.push(changed(case, |case| change(&mut case.infer)));
+    plan(&|infer| infer.cache = Cache::Contiguous { spare: 0 });
+    if let Cache::Paged { page, spare, shuffle, recycled } = case.infer.cache {
+        plan(&|infer| infer.cache = Cache::Paged { page, spare: 0, shuffle: 0, recycled: false });
+        plan(&|infer| infer.cache = Cache::Paged { page, spare: 0, shuffle, recycled });
+        plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle: 0, recycled });
+        plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled: false });
+        for page in down(page, 1) {
+            plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled });
+        }
+    }
+    plan(&|infer| infer.order = identity(infer.order.len()));
+    plan(&|infer| infer.rotate = false);
+    plan(&|infer| infer.budget = None);
+    plan(&|infer| infer.bucket = 1);
+    cases
+}
+
+fn requests(case: &Case, n: usize) -> Vec<Case> {
+    let (q, request) = (case.problem.sequences[n].q, &case.infer.requests[n]);
+    let mut cases = Vec::new();
+    let mut change = |edit: &dyn Fn(&mut super::Request)| {
+        cases.push(changed(case, |case| {
+            edit(&mut case.infer.requests[n]);
+            fit_plans(case);
+        }));
+    };
+    // One prefill of everything is the simplest schedule.
+    change(&|it| *it = super::Request { hit: 0, join: 0, chunks: Vec::new(), then: q.max(1), reject: 0, preempt: None });
+    change(&|it| (it.chunks, it.then, it.reject) = (Vec::new(), q.max(1), 0));
+    change(&|it| it.join = 0);
+    change(&|it| it.preempt = None);
+    change(&|it| it.reject = 0);
+    for hit in down(request.hit, 0) {
+        change(&|it| it.hit = hit);
+    }
+    change(&|it| it.chunks.clear());
+    for count in down(request.chunks.len() as u32, 0) {
+        change(&|it| it.chunks.truncate(count as usize));
+    }
+    change(&|it| it.then = q.max(1));
+    for more in down(q.saturating_sub(request.then), 0) {
+        change(&|it| it.then = q - more);
+    }
+    cases
+}
+
+fn masks(case: &Case) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut problem = |change: &dyn Fn(&mut Problem)| {
+        cases.push(changed(case, |case| {
+            change(&mut case.problem);
+            fit_plans(case);
+        }));
+    };
+    problem(&|it| it.softcap = None);
+    problem(&|it| it.sinks = None);
+    problem(&|it| it.alibi_slopes = None);
+    problem(&|it| it.mask.window_left = None);
+    problem(&|it| it.mask.window_right = None);
+    problem(&|it| it.mask.causal = None);
+    if case.problem.mask.causal == Some(Anchor::TopLeft) {
+        problem(&|it| it.mask.causal = Some(Anchor::BottomRight));
+    }
+    problem(&|it| it.softmax_scale = 1.0);
+    cases
+}
+
+fn relations(trial: &Trial) -> Vec<Candidate<Trial>> {
+    let Checks::Only { oracle, pair, relation: Some(sided) } = trial.checks else { return Vec::new() };
+    sided
+        .simpler()
+        .into_iter()
+        .map(|simpler| Trial { case: trial.case.clone(), checks: Checks::Only { oracle, pair, relation: Some(simpler) } })
+        .map(|trial| Candidate { trial, redraw: true })
+        .collect()
+}
+
+fn literal(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs) -> Vec<Candidate<Trial>> {
+    if matches!(trial.case.data, Data::Literal(_)) {
+        return Vec::new();
+    }
+    let values = inputs(&trial.case);
+    if values.q.bits.len() + values.k.bits.len() + values.v.bits.len() > LITERAL_VALUES_MAX {
+        return Vec::new();
+    }
+    let mut trial = trial.clone();
+    trial.case.data = Data::Literal(Literal { q: values.q.bits, k: values.k.bits, v: values.v.bits });
+    vec![Candidate { trial, redraw: false }]
+}
+
+/// Positions of the values pass that change many values at once, before those that change one.
+const VALUE_CHUNKS: usize = 3 * (1 + 2 + 4 + 8 + 16);
+
+fn values(trial: &Trial, position: usize) -> Vec<Candidate<Trial>> {
+    let Data::Literal(literal) = &trial.case.data else { return Vec::new() };
+    let with = |edit: &dyn Fn(&mut Literal)| {
+        let mut trial = trial.clone();
+        if let Data::Literal(literal) = &mut trial.case.data {
+            edit(literal);
+        }
+        Candidate { trial, redraw: false }
+    };
+    if position < VALUE_CHUNKS {
+        // q, k, v in turn; whole, halves, quarters, ...
+        let (tensor, mut part) = (position % 3, position / 3);
+        let mut parts = 1;
+        while part >= parts {
+            part -= parts;
+            parts *= 2;
+        }
+        let chunk = move |literal: &mut Literal, value: u32| {
+            let bits = [&mut literal.q, &mut literal.k, &mut literal.v][tensor].as_mut_slice();
+            let (from, to) = (bits.len() * part / parts, bits.len() * (part + 1) / parts);
+            bits[from..to].fill(value);
+        };
+        let one = trial.case.problem.dtype.round_f64(1.0);
+        return vec![with(&|literal| chunk(literal, 0)), with(&|literal| chunk(literal, one))];
+    }
+    let n = position - VALUE_CHUNKS;
+    let (q, k) = (literal.q.len(), literal.k.len());
+    let (tensor, n) = if n < q { (0, n) } else if n < q + k { (1, n - q) } else { (2, n - q - k) };
+    let old = [&literal.q, &literal.k, &literal.v][tensor][n];
+    simpler_values(trial.case.problem.dtype, old)
+        .into_iter()
+        .map(|value| with(&|literal| [&mut literal.q, &mut literal.k, &mut literal.v][tensor][n] = value))
+        .collect()
+}
+
+/// 0, 1, -1, the power of two below, then fewer and fewer dropped bits.
+fn simpler_values(dtype: Dtype, bits: u32) -> Vec<u32> {
+    if bits == 0 || dtype.class(bits) == Class::Nan {
+        return Vec::new();
+    }
+    let one = dtype.round_f64(1.0);
+    let mut values = vec![0, one, one | dtype.sign_mask()];
+    let fraction_bits = dtype.precision() - 1;
+    let mut kept = 0;
+    while kept < fraction_bits {
+        let mask = !((1u32 << (fraction_bits - kept)) - 1);
+        values.push(bits & mask);
+        kept = if kept == 0 { 1 } else { kept * 2 };
+    }
+    // Clearing the lowest set bit of the fraction.
+    let fraction = bits & ((1 << fraction_bits) - 1);
+    if fraction != 0 {
+        values.push(bits & !(1 << fraction.trailing_zeros()));
+    }
+    values.dedup();
+    values
+}
