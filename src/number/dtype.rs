@@ -203,8 +203,8 @@ impl Dtype {
         if bits & self.sign_mask() != 0 { -value } else { value }
     }
 
-    /// The next pattern towards +inf. The two zeros count as one number: the number above -0 is the least subnormal.
-    /// Saturates at +inf (E4M3: at 448); a NaN is returned unchanged.
+    /// The next pattern towards +inf. The two zeros count as one number: the number above -0 is the least subnormal, and a step
+    /// onto zero gives +0. Saturates at +inf (E4M3: at 448); a NaN is returned unchanged.
     pub fn next_up(self, bits: u32) -> u32 {
         self.from_rank(self.rank(bits).map(|rank| rank + 1), bits)
     }

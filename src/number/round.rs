@@ -56,8 +56,7 @@ impl Dtype {
         }
         // One unit in the last place of the binade that holds the value.
         let quantum = self.quantum_exponent(magnitude);
-        // Scaling by a power of two is exact here: the result is below 2^precision, and `magnitude / 2^quantum` can only
-        // lose bits when it is itself far below one half, where it rounds to zero either way.
+        // Scaling by a power of two is exact: large numbers only come down, to below 2^precision; small ones only go up.
         let steps = scale_by_power(magnitude, -quantum).round_ties_even();
         // `steps` may be 2^precision, the next binade: the packing below carries into the exponent by itself.
         let fraction_bits = self.precision() - 1;
@@ -72,8 +71,8 @@ impl Dtype {
     }
 }
 
-/// Rounds towards zero: the store of a kernel that drops low bits. Overflow is unreachable for finite in-range values; larger
-/// ones become the largest finite number. A NaN becomes [`Dtype::nan_bits`], infinities stay infinite where the format has them.
+/// Rounds towards zero: the store of a kernel that drops low bits. Finite values beyond the range become the largest finite
+/// number. A NaN becomes [`Dtype::nan_bits`]; infinities stay infinite where the format has them and become NaN in E4M3.
 pub fn truncate_f64(dtype: Dtype, value: f64) -> u32 {
     if value.is_nan() || value.is_infinite() {
         return dtype.round_f64(value);
@@ -88,7 +87,8 @@ pub fn truncate_f64(dtype: Dtype, value: f64) -> u32 {
 
 /// Rounds an MPFR value once, to nearest even, subnormals and overflow included.
 ///
-/// Zeros keep MPFR's sign; infinities and NaN map as in [`Dtype::round_f64`].
+/// Zeros keep MPFR's sign; infinities and NaN map as in [`Dtype::round_f64`]. `rug`'s `subnormalize_ieee_round` is not used: it
+/// does nothing at precision 8.
 pub fn round_mpfr(dtype: Dtype, value: &rug::Float) -> u32 {
     let Some(exponent) = value.get_exp() else {
         return dtype.round_f64(value.to_f64());

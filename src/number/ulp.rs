@@ -7,7 +7,7 @@ use super::dtype::{Dtype, exp2i};
 pub enum Ulps {
     /// Steps on the ordered line of numbers; 0 for equal patterns and for +0 against -0 (which still differ in bits).
     Steps(u64),
-    /// One side is NaN or infinite and the other is not the same: no distance.
+    /// One side is NaN, or infinite, and the other is something else: no distance.
     Incomparable,
 }
 
@@ -23,12 +23,14 @@ pub fn ulp_distance(dtype: Dtype, a: u32, b: u32) -> Ulps {
     }
 }
 
-/// One ULP at a real number: `2^(max(floor(log2|x|), emin) - p + 1)`, the least subnormal for zero.
+/// One ULP at a finite real number: `2^(max(floor(log2|x|), emin) - p + 1)`, the least subnormal for zero. Beyond the largest
+/// finite number the format counts as if its exponent had no end.
 pub fn ulp_size(dtype: Dtype, x: f64) -> f64 {
     exp2i(dtype.quantum_exponent(x.abs()))
 }
 
-/// `|value - truth|` in ULPs of the true value, signed: positive when `value` is too large.
+/// `value - truth` in ULPs of the true value: positive when `value` is too large. Relative error at most 2^-53 (one rounded
+/// subtraction), none where the two are within a factor of two.
 ///
 /// `truth` must be finite; a non-finite `value` gives that infinity or NaN.
 pub fn fractional_ulps(dtype: Dtype, bits: u32, truth: f64) -> f64 {
