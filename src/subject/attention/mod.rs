@@ -5,6 +5,7 @@ pub mod conventions;
 pub mod kernel;
 mod mask;
 pub mod numerics;
+pub mod oracle;
 mod plan;
 pub mod reference;
 

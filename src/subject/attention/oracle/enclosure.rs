@@ -1,0 +1,308 @@
+//! Step 1: every output of one row in `f64`, with a bound on its distance from the truth.
+//!
+//! # The analysis
+//!
+//! `u = 2^-53`; `fl` is one rounding; hats are computed numbers. Three facts carry everything.
+//!
+//! 1. A sum of `n` terms, in any order, errs by at most `((1+u)^(n-1) - 1) sum|terms|`: its tree is at most `n - 1` additions
+//!    deep, and adding to a zero accumulator is exact. `(1+u)^k - 1 <= k u (1 + 2^-30)` for `k <= 2^20`.
+//! 2. Every *bound* below is built from non-negative numbers by +, *, / with fewer than 2^20 roundings on any path, so its
+//!    computed value is short of its exact one by a factor of at most `1 - 2^-32`. That, and the `1 + 2^-30` of fact 1, are
+//!    covered once, by multiplying the finished bound by [`SLACK`] = 1 + 2^-28. Rows with `n + d > 2^18` are not attempted.
+//! 3. Operands are F32 or narrower: a product of two is exact in `f64` (48 bits, exponents within +-300), and no score can
+//!    overflow or underflow (between 2^-600 and 2^600, softcap's quotient included). Underflow concerns weights and their
+//!    products only.
+//!
+//! **Scores.** `G = scale * sum|q k|`. The dot product errs by fact 1, the scaling by one rounding: together
+//! `|s^ - s| <= ((1+u)^d - 1) G <= (d+1) u G`. Softcap: `z = c tanh(s/c)` has slope at most 1 in `s`, so the error so far passes
+//! unmagnified; the division's rounding moves `tanh(x)` by at most `u x (1 - tanh(x)^2) <= u |tanh x|`, tanh is correctly
+//! rounded, and so is the product: three relative errors `u` of `z`, counted as `4 u |z|`. When the error so far is a fair part
+//! of `c`, saturation is used instead: `|z|` lies between `c tanh((|s^| - error) / c)` and `c`. Bias: `b = slope * distance` errs
+//! by `u |b|`, the subtraction by `u |s^|`; counted as `2 u |b| + 2 u |s^|`.
+//!
+//! **Weights.** `m` is the largest `s^`, a number like any other, so `out = sum W v / sum W` and `lse = m + ln sum W` with
+//! `W_j = e^(s_j - m)` exactly. `t_j = fl(s^_j - m)` gives `s_j - m = t_j + theta`, `|theta| <= delta_j = |s^_j - s_j| + u|t_j|`, counted
+//! as `2 u |t_j|`. `w_j = exp(t_j)` is correctly rounded (CORE-MATH: proven; never the platform's). For `delta <= 1`,
+//! `e^delta - 1 <= delta + delta^2`, hence
+//! `|W_j - w_j| <= w_j ((1+u)(delta + delta^2) + u) + 4 * 2^-1075 <= w_j (delta + delta^2 + 3u) + 2^-1073`, where the last term covers a
+//! subnormal or vanished `w_j`. A key with `delta > 1` but `t + delta < -800` has `W < 2^-1154`: it takes `w = 0` and falls under that
+//! term. Any other `delta > 1` ends the attempt.
+//!
+//! **Sums.** `N = sum W v`, `L = sum W` (a sink is one more term of `L`). `w v` is *not* exact in `f64`: one rounding. With fact 1
+//! over `n + 1` terms, `|N - N^| <= sum w_j (delta_j + delta_j^2 + 3u + (n+2) u) |v_j|` plus underflow. So with
+//! `a_j = w_j (delta_j + delta_j^2 + (n + 6) u)`: `E_N = sum a_j |v_j|`, `E_L = sum a_j`. Underflow adds at most, for each key,
+//! `2^-1073 |v|` (weight), `2^-1075 |v|` (`a`), and `2^-1075` for each of the two products: below `2^-1072 (|v| + 1)` together, `n + 1` times.
+//!
+//! **Quotient.** `|N/L - N^/L^| <= (E_N + |N^/L^| E_L) / (L^ - E_L)`, and one rounding of `y^`. The ends `y^ -+ r` are rounded too, by
+//! at most `u (|y^| + r)`: `4 u |y^|` and the slack cover both. `L^ >= 1`, since the key at the maximum has `t = 0`.
+//!
+//! **Log-sum-exp.** `|ln L - ln L^| <= E_L / (L^ - E_L)`; CORE-MATH's log is correctly rounded, `u ln L^`; the sum with `m` is rounded
+//! once: `4 u (ln L^ + |l^|)` covers these and the ends.
+
+use super::inputs::Row;
+
+/// Unit roundoff of `f64`.
+pub(super) const U: f64 = f64::EPSILON / 2.0;
+/// See fact 2.
+pub(super) const SLACK: f64 = 1.0 + 1.0 / (1u32 << 28) as f64;
+/// See fact 2.
+const LARGEST: usize = 1 << 18;
+/// 2^-1072, see "Sums".
+const UNDERFLOW: f64 = f64::from_bits(4);
+
+/// The arrays of one row. Keys come first; a sink is the last entry.
+#[derive(Debug, Default)]
+pub(super) struct Enclosure {
+    /// `s^`.
+    score: Vec<f64>,
+    /// `G + |bias|`; `|sink|` for a sink.
+    pub magnitude: Vec<f64>,
+    /// Bound of `|s^ - s|`.
+    score_error: Vec<f64>,
+    /// `t`.
+    pub distance: Vec<f64>,
+    /// `delta`.
+    pub delta: Vec<f64>,
+    /// `w`.
+    pub weight: Vec<f64>,
+    /// `a`.
+    coefficient: Vec<f64>,
+    /// `m`, and its distance from the number that the distances were measured from (0 where `m` is that number).
+    pub max_score: f64,
+    max_score_error: f64,
+    /// `L^` and `E_L`.
+    pub total: f64,
+    total_error: f64,
+    /// `[d_v]`: `N^`, then `y^`.
+    pub output: Vec<f64>,
+    /// `[d_v]`: `E_N`, then the radius of `y^`; infinite where the attempt ended.
+    pub radius: Vec<f64>,
+    /// `l^` and its radius.
+    pub lse: f64,
+    pub lse_radius: f64,
+}
+
+impl Enclosure {
+    /// Scores and their errors. False: the row is too long for the analysis. `homogeneous` keeps to bounds that are
+    /// proportional to `u`, here and in [`Enclosure::weigh`], and so refuses what is out of reach of `f64`.
+    pub fn score(&mut self, row: &Row, homogeneous: bool) -> bool {
+        for array in [&mut self.score, &mut self.magnitude, &mut self.score_error] {
+            array.clear();
+        }
+        self.max_score_error = 0.0;
+        let d = row.d_qk as f64;
+        for n in 0..row.n {
+            let (dot, absolute) = dot(row.q, &row.k[n * row.d_qk..][..row.d_qk]);
+            let mut score = dot * row.scale;
+            let mut magnitude = absolute * row.scale;
+            let mut error = (d + 1.0) * U * magnitude;
+            if let Some(cap) = row.cap {
+                (score, error) = softcap(score, error, cap, homogeneous);
+            }
+            if let Some(slope) = row.slope {
+                let bias = slope * row.distance(n);
+                score -= bias;
+                magnitude += bias.abs();
+                error += 2.0 * U * (bias.abs() + score.abs());
+            }
+            self.score.push(score);
+            self.magnitude.push(magnitude);
+            self.score_error.push(error);
+        }
+        if let Some(sink) = row.sink {
+            self.score.push(sink);
+            self.magnitude.push(sink.abs());
+            self.score_error.push(0.0);
+        }
+        self.max_score = self.score.iter().fold(f64::NEG_INFINITY, |max, &score| score.max(max));
+        self.distance.clear();
+        self.distance.extend(self.score.iter().map(|score| score - self.max_score));
+        row.n + row.d_qk <= LARGEST
+    }
+
+    /// Replaces the distances by exact ones, rounded once; `max` is their origin, rounded once as well.
+    pub fn set_distances(&mut self, distances: impl Iterator<Item = f64>, max: f64) {
+        self.distance.clear();
+        self.distance.extend(distances);
+        // The origin of capped scores and their distances come from MPFR with an absolute error far below this.
+        let exact_error = 2f64.powi(-100);
+        self.score_error.iter_mut().for_each(|error| *error = exact_error);
+        self.max_score = max;
+        self.max_score_error = 2.0 * U * max.abs() + exact_error;
+    }
+
+    /// Weights, their error coefficients and the denominator, from the distances. False: some `delta` is too large.
+    pub fn weigh(&mut self, homogeneous: bool) -> bool {
+        for array in [&mut self.delta, &mut self.weight, &mut self.coefficient] {
+            array.clear();
+        }
+        let terms = self.distance.len();
+        let sum_error = (terms as f64 + 6.0) * U;
+        let mut sound = terms <= LARGEST;
+        let (mut total, mut total_error) = (0.0, 0.0);
+        for (&t, &error) in self.distance.iter().zip(&self.score_error) {
+            let delta = error + 2.0 * U * t.abs();
+            let weight = if t < -746.0 { 0.0 } else { core_math::exp(t) };
+            let coefficient = if delta <= 1.0 {
+                weight * (delta + delta * delta + sum_error)
+            } else {
+                // The tenfold margin below -745 also covers the roundings of `delta` itself.
+                sound &= t + delta * SLACK < -800.0 && !homogeneous;
+                0.0
+            };
+            let weight = if delta <= 1.0 { weight } else { 0.0 };
+            total += weight;
+            total_error += coefficient;
+            self.delta.push(delta);
+            self.weight.push(weight);
+            self.coefficient.push(coefficient);
+        }
+        self.total = total;
+        self.total_error = (total_error + (terms + 1) as f64 * UNDERFLOW) * SLACK;
+        sound
+    }
+
+    /// The value sums alone; the output is not finished.
+    pub fn sum(&mut self, row: &Row) {
+        self.reset(row.d_v);
+        let (weight, coefficient) = (&self.weight[..row.n], &self.coefficient[..row.n]);
+        value_sums(row, [weight], [coefficient], [&mut self.output], [&mut self.radius]);
+    }
+
+    /// The value sums, with two more that the accuracy bound wants: `sum w |v|` and `sum r |v|` for coefficients `r`.
+    pub fn sum_with(&mut self, row: &Row, absolute: &mut [f64], r: &[f64], bound: &mut [f64]) {
+        self.reset(row.d_v);
+        let (weight, coefficient) = (&self.weight[..row.n], &self.coefficient[..row.n]);
+        value_sums(row, [weight], [coefficient, weight, r], [&mut self.output], [&mut self.radius, absolute, bound]);
+    }
+
+    fn reset(&mut self, d_v: usize) {
+        for array in [&mut self.output, &mut self.radius] {
+            array.clear();
+            array.resize(d_v, 0.0);
+        }
+    }
+
+    /// Quotients and log-sum-exp with their radii.
+    pub fn finish(&mut self, row: &Row) {
+        let (total, total_error) = (self.total, self.total_error);
+        let room = total - total_error;
+        // Written so that a NaN fails too.
+        if !(room > 0.5 * total && total.is_finite()) {
+            return self.give_up(row.d_v);
+        }
+        let underflow = (row.n + 1) as f64 * UNDERFLOW * (row.v_max + 1.0);
+        let inverse = 1.0 / room;
+        for (y, r) in self.output.iter_mut().zip(&mut self.radius) {
+            *y /= total;
+            *r = ((*r + underflow + y.abs() * total_error) * inverse + 4.0 * U * y.abs()) * SLACK + UNDERFLOW;
+        }
+        let log = core_math::log(total);
+        self.lse = self.max_score + log;
+        let rounding = 4.0 * U * (log.abs() + self.lse.abs()) + self.max_score_error;
+        self.lse_radius = (total_error * inverse + rounding) * SLACK + UNDERFLOW;
+    }
+
+    /// Nothing is known.
+    pub fn give_up(&mut self, d_v: usize) {
+        self.output.clear();
+        self.output.resize(d_v, 0.0);
+        self.radius.clear();
+        self.radius.resize(d_v, f64::INFINITY);
+        self.lse = 0.0;
+        self.lse_radius = f64::INFINITY;
+    }
+}
+
+/// `c tanh(s/c)` and the bound on its error, from that of `s`.
+fn softcap(score: f64, error: f64, cap: f64, homogeneous: bool) -> (f64, f64) {
+    let capped = cap * core_math::tanh(score / cap);
+    let mut passed = error;
+    if !homogeneous && error > cap * 2f64.powi(-40) {
+        let least = score.abs() - error * SLACK;
+        if least > 0.0 {
+            // tanh is increasing and correctly rounded; 4 u covers the quotient's and its own rounding.
+            passed = passed.min(cap * (1.0 - core_math::tanh(least / cap) + 4.0 * U));
+        }
+    }
+    (capped, passed + 4.0 * U * capped.abs())
+}
+
+/// `sum q k` and `sum |q k|`, in eight independent chains. See fact 1 for why any order will do.
+fn dot(q: &[f64], k: &[f64]) -> (f64, f64) {
+    let mut sum = [0.0; 8];
+    let mut absolute = [0.0; 8];
+    let (q_chunks, q_rest) = q.as_chunks::<8>();
+    let (k_chunks, k_rest) = k.as_chunks::<8>();
+    for (q, k) in q_chunks.iter().zip(k_chunks) {
+        for lane in 0..8 {
+            let product = q[lane] * k[lane];
+            sum[lane] += product;
+            absolute[lane] += product.abs();
+        }
+    }
+    let (mut rest, mut rest_absolute) = (0.0, 0.0);
+    for (q, k) in q_rest.iter().zip(k_rest) {
+        let product = q * k;
+        rest += product;
+        rest_absolute += product.abs();
+    }
+    let fold = |x: [f64; 8]| ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+    (fold(sum) + rest, fold(absolute) + rest_absolute)
+}
+
+/// `S` sums of coefficient times value and `A` of coefficient times |value|, for all lanes at once.
+///
+/// A tile of lanes keeps its sums in registers while it walks down the keys.
+pub(super) fn value_sums<const S: usize, const A: usize>(
+    row: &Row,
+    signed: [&[f64]; S],
+    absolute: [&[f64]; A],
+    signed_into: [&mut [f64]; S],
+    absolute_into: [&mut [f64]; A],
+) {
+    let mut signed_into = signed_into;
+    let mut absolute_into = absolute_into;
+    let mut x = 0;
+    while x + 4 <= row.d_v {
+        let (s, a) = tile::<4, S, A>(row, x, &signed, &absolute);
+        for (into, sums) in signed_into.iter_mut().zip(s).chain(absolute_into.iter_mut().zip(a)) {
+            into[x..x + 4].copy_from_slice(&sums);
+        }
+        x += 4;
+    }
+    while x < row.d_v {
+        let (s, a) = tile::<1, S, A>(row, x, &signed, &absolute);
+        for (into, sums) in signed_into.iter_mut().zip(s).chain(absolute_into.iter_mut().zip(a)) {
+            into[x] = sums[0];
+        }
+        x += 1;
+    }
+}
+
+#[inline]
+fn tile<const W: usize, const S: usize, const A: usize>(
+    row: &Row,
+    x: usize,
+    signed: &[&[f64]; S],
+    absolute: &[&[f64]; A],
+) -> ([[f64; W]; S], [[f64; W]; A]) {
+    let mut s = [[0.0; W]; S];
+    let mut a = [[0.0; W]; A];
+    let signed = signed.map(|weights| &weights[..row.n]);
+    let absolute = absolute.map(|weights| &weights[..row.n]);
+    for (n, values) in row.v.chunks_exact(row.d_v).enumerate().take(row.n) {
+        let values: &[f64; W] = values[x..].first_chunk().expect("the tile lies inside the row");
+        for (sums, weights) in s.iter_mut().zip(signed) {
+            for lane in 0..W {
+                sums[lane] += weights[n] * values[lane];
+            }
+        }
+        for (sums, weights) in a.iter_mut().zip(absolute) {
+            for lane in 0..W {
+                sums[lane] += weights[n] * values[lane].abs();
+            }
+        }
+    }
+    (s, a)
+}

@@ -1,0 +1,269 @@
+//! The oracle's own view of a problem: which keys a row sees, which head it reads, and the operands as `f64`.
+//!
+//! Written from the definitions alone and sharing no code with the mask and the kernels: a verifier that shared the mask once
+//! passed a wrong kernel.
+
+use crate::number::Dtype;
+use crate::subject::attention::{Anchor, Mask, Problem};
+use crate::tensor::Tensor;
+
+/// Where a sequence's rows and keys start in the packed tensors.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first_row: usize,
+    rows: u32,
+    first_key: usize,
+    keys: u32,
+}
+
+/// A problem's operands, decoded exactly. K and V are kept head by head, so that a row reads them in one stretch.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    spans: Vec<Span>,
+    mask: Mask,
+    q_heads: usize,
+    group: usize,
+    total_keys: usize,
+    d_qk: usize,
+    d_v: usize,
+    scale: f64,
+    cap: Option<f64>,
+    slopes: Option<Vec<f32>>,
+    sinks: Option<Vec<f32>>,
+    out: Dtype,
+    /// `[total_q, q_heads, d_qk]`.
+    q: Vec<f64>,
+    /// `[kv_heads, total_kv, d_qk]`.
+    k: Vec<f64>,
+    /// `[kv_heads, total_kv, d_v]`.
+    v: Vec<f64>,
+    /// The largest finite |v|.
+    v_max: f64,
+    /// Every operand is finite: rows need not look.
+    all_finite: bool,
+    /// The keys of the row asked last: heads of one row come one after another.
+    seen: Option<(usize, u32, u32, u32)>,
+}
+
+/// What one row of one head needs: `n` visible keys in order, and the head's parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    /// `[d_qk]`.
+    pub q: &'a [f64],
+    /// `[n, d_qk]`.
+    pub k: &'a [f64],
+    /// `[n, d_v]`.
+    pub v: &'a [f64],
+    /// Visible keys.
+    pub n: usize,
+    pub d_qk: usize,
+    pub d_v: usize,
+    /// Position of the first visible key.
+    pub first: i64,
+    /// Position of the row.
+    pub position: i64,
+    pub scale: f64,
+    pub cap: Option<f64>,
+    pub slope: Option<f64>,
+    /// `None` for no sink, and for a sink of -inf, which adds nothing.
+    pub sink: Option<f64>,
+    pub out: Dtype,
+    /// An upper bound of every finite |v|.
+    pub v_max: f64,
+    /// NaN or infinity in what every output depends on: q, a visible k, the scale, the slope or the sink.
+    pub broken: bool,
+    /// Some visible v may be NaN or infinite: look at each lane.
+    pub look_at_v: bool,
+    /// Offsets of `q`, `k` and `v` in their arrays, for a copy in another format.
+    pub offsets: [usize; 3],
+}
+
+impl Row<'_> {
+    /// |p - j| of the n-th visible key.
+    pub fn distance(&self, n: usize) -> f64 {
+        (self.position - (self.first + n as i64)).unsigned_abs() as f64
+    }
+
+    /// Lane `x` of the n-th visible key's value.
+    pub fn value(&self, n: usize, x: usize) -> f64 {
+        self.v[n * self.d_v + x]
+    }
+
+    /// Lane `x` of some visible value is NaN or infinite.
+    pub fn lane_broken(&self, x: usize) -> bool {
+        self.look_at_v && (0..self.n).any(|n| !self.value(n, x).is_finite())
+    }
+}
+
+/// The definition of the mask: may the row at position `p` see the key at `j`?
+fn sees(mask: &Mask, p: i64, j: i64) -> bool {
+    let causal = mask.causal.is_none() || j <= p;
+    let left = mask.window_left.is_none_or(|left| p - j <= i64::from(left));
+    let right = mask.window_right.is_none_or(|right| j - p <= i64::from(right));
+    causal && left && right
+}
+
+impl Default for Inputs {
+    fn default() -> Self {
+        Inputs {
+            spans: Vec::new(),
+            mask: Mask::default(),
+            q_heads: 1,
+            group: 1,
+            total_keys: 0,
+            d_qk: 0,
+            d_v: 0,
+            scale: 1.0,
+            cap: None,
+            slopes: None,
+            sinks: None,
+            out: Dtype::F32,
+            q: Vec::new(),
+            k: Vec::new(),
+            v: Vec::new(),
+            v_max: 0.0,
+            all_finite: true,
+            seen: None,
+        }
+    }
+}
+
+impl Inputs {
+    /// Takes a problem's operands in; see [`super::Oracle::begin`] for the shapes.
+    pub fn load(&mut self, problem: &Problem, q: &Tensor, k: &Tensor, v: &Tensor) {
+        self.spans.clear();
+        let (mut first_row, mut first_key) = (0, 0);
+        for sequence in &problem.sequences {
+            self.spans.push(Span { first_row, rows: sequence.q, first_key, keys: sequence.kv });
+            first_row += sequence.q as usize;
+            first_key += sequence.kv as usize;
+        }
+        self.total_keys = first_key;
+        self.mask = problem.mask;
+        let kv_heads = problem.kv_head_ids.len();
+        self.group = problem.group_ids.len();
+        self.q_heads = kv_heads * self.group;
+        self.d_qk = problem.d_qk as usize;
+        self.d_v = problem.d_v as usize;
+        self.scale = f64::from(problem.softmax_scale);
+        self.cap = problem.softcap.map(f64::from);
+        self.slopes.clone_from(&problem.alibi_slopes);
+        self.sinks.clone_from(&problem.sinks);
+        self.out = problem.out_dtype;
+        assert_eq!(q.bits.len(), first_row * self.q_heads * self.d_qk, "q does not have the problem's shape");
+        assert_eq!(k.bits.len(), first_key * kv_heads * self.d_qk, "k does not have the problem's shape");
+        assert_eq!(v.bits.len(), first_key * kv_heads * self.d_v, "v does not have the problem's shape");
+        self.q.clear();
+        self.q.extend(q.bits.iter().map(|&bits| q.dtype.to_f64(bits)));
+        by_head(&mut self.k, k, first_key, kv_heads, self.d_qk);
+        by_head(&mut self.v, v, first_key, kv_heads, self.d_v);
+        let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
+        self.all_finite = finite(&self.q) && finite(&self.k) && finite(&self.v);
+        self.v_max = self.v.iter().filter(|v| v.is_finite()).fold(0.0, |max, v| v.abs().max(max));
+        self.seen = None;
+    }
+
+    /// The decoded `[q, k, v]`, K and V head by head.
+    pub fn operands(&self) -> [&[f64]; 3] {
+        [&self.q, &self.k, &self.v]
+    }
+
+    /// First visible position and number of visible keys; the visible keys are neighbours, for the mask bounds `j` from both
+    /// sides only.
+    fn visible(&mut self, sequence: usize, row: u32, position: i64) -> (u32, u32) {
+        if let Some((s, r, first, n)) = self.seen
+            && (s, r) == (sequence, row)
+        {
+            return (first, n);
+        }
+        let keys = self.spans[sequence].keys;
+        let mut visible = (0..keys).filter(|&j| sees(&self.mask, position, i64::from(j)));
+        let first = visible.next();
+        let n = if first.is_some() { 1 + visible.count() as u32 } else { 0 };
+        let first = first.unwrap_or(0);
+        self.seen = Some((sequence, row, first, n));
+        (first, n)
+    }
+
+    /// One row of one head.
+    ///
+    /// # Panics
+    /// If the sequence, the row or the head is not in the problem.
+    pub fn row(&mut self, sequence: usize, row: u32, head: usize) -> Row<'_> {
+        let span = self.spans[sequence];
+        assert!(row < span.rows && head < self.q_heads, "row {row} head {head} is not in sequence {sequence}");
+        let position = match self.mask.causal {
+            Some(Anchor::TopLeft) => i64::from(row),
+            Some(Anchor::BottomRight) | None => i64::from(row) + i64::from(span.keys) - i64::from(span.rows),
+        };
+        let (first, n) = self.visible(sequence, row, position);
+        let n = n as usize;
+        let kv_head = head / self.group;
+        let key = kv_head * self.total_keys + span.first_key + first as usize;
+        let offsets = [((span.first_row + row as usize) * self.q_heads + head) * self.d_qk, key * self.d_qk, key * self.d_v];
+        let q = &self.q[offsets[0]..][..self.d_qk];
+        let k = &self.k[offsets[1]..][..n * self.d_qk];
+        let v = &self.v[offsets[2]..][..n * self.d_v];
+        let slope = self.slopes.as_ref().map(|slopes| f64::from(slopes[head]));
+        let sink = self.sinks.as_ref().map(|sinks| f64::from(sinks[head])).filter(|&sink| sink != f64::NEG_INFINITY);
+        let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
+        let parameters_finite = self.scale.is_finite() && slope.is_none_or(f64::is_finite);
+        let scores_broken = n > 0 && (!parameters_finite || (!self.all_finite && !(finite(q) && finite(k))));
+        Row {
+            q,
+            k,
+            v,
+            n,
+            d_qk: self.d_qk,
+            d_v: self.d_v,
+            first: i64::from(first),
+            position,
+            scale: self.scale,
+            cap: self.cap,
+            slope,
+            sink,
+            out: self.out,
+            v_max: self.v_max,
+            broken: scores_broken || sink.is_some_and(|sink| !sink.is_finite()),
+            look_at_v: !self.all_finite,
+            offsets,
+        }
+    }
+}
+
+/// Decodes `[total, heads, d]` into `[heads, total, d]`.
+fn by_head(into: &mut Vec<f64>, tensor: &Tensor, total: usize, heads: usize, d: usize) {
+    into.clear();
+    for head in 0..heads {
+        for n in 0..total {
+            let lane = (n * heads + head) * d;
+            into.extend(tensor.bits[lane..lane + d].iter().map(|&bits| tensor.dtype.to_f64(bits)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_readings_of_the_mask_agree() {
+        for causal in [None, Some(Anchor::BottomRight), Some(Anchor::TopLeft)] {
+            for window_left in [None, Some(0), Some(1), Some(3)] {
+                for window_right in [None, Some(0), Some(2)] {
+                    if causal.is_some() && window_right.is_some() {
+                        continue;
+                    }
+                    let mask = Mask { causal, window_left, window_right };
+                    for (q, kv) in [(1, 1), (1, 0), (3, 5), (5, 3), (4, 4), (6, 1)] {
+                        for i in 0..q {
+                            let p = if causal == Some(Anchor::TopLeft) { i as i64 } else { i as i64 + kv as i64 - q as i64 };
+                            let mine: Vec<u32> = (0..kv).filter(|&j| sees(&mask, p, i64::from(j))).collect();
+                            assert_eq!(mine, mask.keys(i, q, kv).collect::<Vec<_>>(), "{mask:?} row {i} of {q} x {kv}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The running quantities that the accuracy bound of a kernel is computed from.
+
+use super::enclosure::{Enclosure, SLACK, value_sums};
+use super::inputs::Row;
+
+/// How much relative error a kernel's weight may carry, as a function of the key: with
+/// `g = scale * sum|q k| + |bias| + |s - m|`, the weight errs by at most the factor `rho = expm1(per_magnitude * g + constant)`.
+///
+/// A sink has `g = |sink| + |sink - m|`. Both fields are non-negative and may be infinite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weighting {
+    /// Exponent error for each unit of `g`.
+    pub per_magnitude: f64,
+    /// Exponent error of every key.
+    pub constant: f64,
+}
+
+/// Sums over one row and head, with `w = e^(s - m)` and `m` the row's largest score.
+///
+/// `weight`, `value_abs` and `max_score` are within 2^-20 relative of the truth wherever the row was decided; `weight_error` and
+/// `value_error` are upper bounds of theirs (to 2^-1070 absolute). Lanes whose values hold a NaN or infinity are not meaningful.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowSums {
+    /// Visible keys; a sink is not counted.
+    pub keys: u32,
+    /// A finite sink takes part.
+    pub sink: bool,
+    /// `m`, over keys and sink; -inf for an empty row without a sink.
+    pub max_score: f64,
+    /// The largest `scale * sum|q k| + |bias|` over the keys (before softcap); 0 without keys.
+    pub magnitude_max: f64,
+    /// The largest `|s - m|` over keys and sink whose weight is not zero in `f64`.
+    pub distance_max: f64,
+    /// `L = sum w`, sink included; 0 for an empty row without a sink.
+    pub weight: f64,
+    /// For each weighting, `sum w rho`, sink included.
+    pub weight_error: Vec<f64>,
+    /// `[d_v]`: `sum w |v|`.
+    pub value_abs: Vec<f64>,
+    /// For each weighting, `[d_v]`: `sum w rho |v|`.
+    pub value_error: Vec<Vec<f64>>,
+}
+
+impl RowSums {
+    /// Sizes every list, and says what an empty row says.
+    pub(super) fn reset(&mut self, keys: usize, sink: bool, d_v: usize, weightings: usize) {
+        self.keys = keys as u32;
+        self.sink = sink;
+        self.max_score = f64::NEG_INFINITY;
+        self.magnitude_max = 0.0;
+        self.distance_max = 0.0;
+        self.weight = 0.0;
+        refill(&mut self.weight_error, weightings);
+        refill(&mut self.value_abs, d_v);
+        self.value_error.resize_with(weightings, Vec::new);
+        for lanes in &mut self.value_error {
+            refill(lanes, d_v);
+        }
+    }
+
+    /// Everything but the sums over lanes, from a weighed enclosure.
+    pub(super) fn scalars(&mut self, row: &Row, enclosure: &Enclosure) {
+        self.max_score = enclosure.max_score;
+        self.magnitude_max = enclosure.magnitude[..row.n].iter().fold(0.0, |max, &g| g.max(max));
+        let weighed = enclosure.distance.iter().zip(&enclosure.weight).filter(|(_, weight)| **weight > 0.0);
+        self.distance_max = weighed.fold(0.0, |max, (t, _)| t.abs().max(max));
+        self.weight = enclosure.total;
+    }
+
+    /// All sums of a weighed enclosure, and the value sums of the enclosure itself in the same pass. `products` is scratch.
+    pub(super) fn gather(&mut self, row: &Row, enclosure: &mut Enclosure, weightings: &[Weighting], products: &mut Vec<f64>) {
+        self.scalars(row, enclosure);
+        for (which, weighting) in weightings.iter().enumerate() {
+            weighting.products(enclosure, products);
+            self.weight_error[which] = products.iter().sum::<f64>() * SLACK;
+            let lanes = &mut self.value_error[which];
+            if which == 0 {
+                enclosure.sum_with(row, &mut self.value_abs, &products[..row.n], lanes);
+            } else {
+                value_sums(row, [], [&products[..row.n]], [], [lanes]);
+            }
+            if products.iter().any(|product| product.is_infinite()) {
+                // Infinity times a zero value is nothing, not NaN.
+                for (x, lane) in lanes.iter_mut().enumerate() {
+                    let terms = (0..row.n).map(|n| (products[n], row.value(n, x).abs())).filter(|&(_, v)| v != 0.0);
+                    *lane = terms.map(|(product, v)| product * v).sum();
+                }
+            }
+            lanes.iter_mut().for_each(|lane| *lane *= SLACK);
+        }
+        if weightings.is_empty() {
+            enclosure.sum(row);
+        }
+    }
+}
+
+impl Weighting {
+    /// `w rho` for each key and the sink, not below the true one.
+    fn products(&self, enclosure: &Enclosure, into: &mut Vec<f64>) {
+        into.clear();
+        let keys = enclosure.magnitude.iter().zip(&enclosure.distance).zip(&enclosure.delta).zip(&enclosure.weight);
+        into.extend(keys.map(|(((&magnitude, &t), &delta), &weight)| {
+            let exponent = self.per_magnitude * (magnitude + t.abs()) + self.constant;
+            let exponent = if exponent.is_nan() { f64::INFINITY } else { exponent };
+            if weight > 1e-300 {
+                // The true weight is at most `1 + delta + delta^2` times this one.
+                weight * (1.0 + delta + delta * delta) * expm1_above(exponent)
+            } else if self.per_magnitude == 0.0 && self.constant == 0.0 {
+                0.0
+            } else {
+                // A weight too small for `f64` may yet come with an enormous factor: one exponential for both.
+                core_math::exp(t + delta + exponent)
+            }
+        }));
+    }
+}
+
+/// Not below `e^x - 1`, for `x >= 0`; within a few percent of a percent.
+fn expm1_above(x: f64) -> f64 {
+    if x < 0.0625 {
+        // e^x - 1 = x + x^2/2 (1 + x/3 + x^2/12 + ...), and the bracket is below 1.022 here.
+        x + x * x * 0.52
+    } else {
+        core_math::expm1(x) * SLACK
+    }
+}
+
+fn refill(list: &mut Vec<f64>, length: usize) {
+    list.clear();
+    list.resize(length, 0.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expm1_is_bounded_from_above() {
+        for n in 0..4000 {
+            let x = core_math::exp(-30.0 + f64::from(n) * 0.009);
+            let bound = expm1_above(x);
+            assert!(bound >= core_math::expm1(x) && bound <= core_math::expm1(x) * 1.01, "{x}");
+        }
+        assert_eq!(expm1_above(f64::INFINITY), f64::INFINITY);
+        assert_eq!(expm1_above(0.0), 0.0);
+    }
+}
