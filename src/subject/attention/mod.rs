@@ -6,6 +6,7 @@ pub mod kernel;
 mod mask;
 pub mod numerics;
 mod plan;
+pub mod recipe;
 pub mod reference;
 
 pub use case::{Case, Data, Literal, Problem, Regime, Sequence};
