@@ -5,3 +5,4 @@
 pub mod number;
 pub mod subject;
 pub mod tensor;
+pub mod tree;

@@ -126,6 +126,17 @@ pub struct PagedCall<'a> {
     pub prefix_lens: &'a [u32],
 }
 
+/// One call, of any form.
+#[derive(Clone, Copy, Debug)]
+pub enum Call<'a> {
+    /// Packed.
+    Varlen(&'a VarlenCall<'a>),
+    /// Padded.
+    Dense(&'a DenseCall<'a>),
+    /// Against a KV cache.
+    Paged(&'a PagedCall<'a>),
+}
+
 /// Where results go. The driver fills both with a canary first; every slot of a valid row must be written.
 #[derive(Debug)]
 pub struct Outputs<'a> {

@@ -7,6 +7,7 @@ mod mask;
 pub mod numerics;
 pub mod oracle;
 mod plan;
+pub mod recipe;
 pub mod reference;
 
 pub use case::{Case, Data, Literal, Problem, Regime, Sequence};

@@ -1,1 +1,274 @@
-//! The reference kernel.
+//! The reference kernel: a textbook flash kernel and a paged split-KV kernel over one row core, parameterised by
+//! [`Numerics`](super::numerics::Numerics) and by what its calls actually mean. This scalar code is the definition of the numerics.
+//!
+//! A sequence's keys and values are decoded once for each KV head; dead slots are never read. Every sum lies on the cells that the
+//! row's [recipe](super::recipe) names.
+
+mod exponential;
+pub mod preset;
+mod row;
+mod spec;
+mod sum;
+pub mod trace;
+mod view;
+
+pub use spec::Reference;
+
+use super::conventions::{AlibiForm, AnchorConvention, CapOrder, Conventions, SinkInLse, WindowConvention};
+use super::kernel::{AttentionKernel, Attributes, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
+use super::mask::Anchor;
+use super::numerics::{Numerics, Rescale, ScaleAt, Scope};
+use super::recipe::{Layout, Recipe, StepFacts, recipe};
+use row::{Arithmetic, Row};
+use std::cell::RefCell;
+use std::ops::Range;
+use sum::SumScratch;
+use trace::{Recorder, Silent, Trace};
+use view::{Entry, Gathered, View};
+
+/// Buffers kept between calls, so that inner loops do not allocate.
+#[derive(Default)]
+struct Scratch {
+    gathered: Gathered,
+    query: Vec<f32>,
+    rows: Vec<Row>,
+    tile: Layout,
+    sum: SumScratch,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Part of an entry's work: some of its rows and query heads.
+struct Work {
+    rows: Range<u32>,
+    heads: Range<usize>,
+    /// The row whose steps are recorded.
+    traced: u32,
+}
+
+impl Reference {
+    /// The recipe of a flattened row of the call's `q` (packed row, or `batch * seq_q + slot`); `None` for a row that belongs to no
+    /// sequence, or a malformed call.
+    pub fn recipe(&self, call: Call<'_>, row: usize) -> Option<Recipe> {
+        let view = View::new(call).ok()?;
+        let (entry, row) = view.find(row)?;
+        Some(recipe(&self.numerics, &self.actual, &entry.facts(view.attributes), row))
+    }
+
+    /// Computes one row and head again, with the code of the calls, and returns its steps. Rows as in [`Reference::recipe`]; `None`
+    /// also for a head that is not there.
+    pub fn trace(&self, call: Call<'_>, row: usize, head: usize) -> Option<Trace> {
+        let view = View::new(call).ok()?;
+        let (entry, row) = view.find(row)?;
+        if head >= view.attributes.q_heads {
+            return None;
+        }
+        let facts = entry.facts(view.attributes);
+        let rows = if self.by_tile() { facts.tile(row) } else { row..row + 1 };
+        let mut trace = Trace::default();
+        let work = Work { rows, heads: head..head + 1, traced: row };
+        with_scratch(|scratch| self.compute(&view, entry, &work, scratch, &mut trace, &mut |_, _, _, _| {}));
+        Some(trace)
+    }
+
+    /// Whether rows of a tile must go in step.
+    fn by_tile(&self) -> bool {
+        self.numerics.softmax.scope == Scope::Tile && self.numerics.softmax.rescale != Rescale::Always
+    }
+
+    fn run(&self, call: Call<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+        let view = View::new(call)?;
+        self.refuse(view.attributes).map_err(KernelError::Unsupported)?;
+        let Attributes { q_heads, d_v, .. } = *view.attributes;
+        let rows = view.q.bits.len() / (q_heads * view.attributes.d_qk).max(1);
+        if outputs.o.bits.len() != rows * q_heads * d_v || outputs.lse.bits.len() != rows * q_heads {
+            let dims = (&outputs.o.dims, &outputs.lse.dims);
+            return Err(KernelError::Failed(format!("o {:?} and lse {:?} do not fit q {:?}", dims.0, dims.1, view.q.dims)));
+        }
+        with_scratch(|scratch| {
+            for entry in &view.entries {
+                let work = Work { rows: 0..entry.q, heads: 0..q_heads, traced: 0 };
+                self.compute(&view, entry, &work, scratch, &mut Silent, &mut |row, head, o, lse| {
+                    let index = (entry.first_row + row as usize) * q_heads + head;
+                    outputs.o.bits[index * d_v..(index + 1) * d_v].copy_from_slice(o);
+                    outputs.lse.bits[index] = lse.to_bits();
+                });
+            }
+        });
+        Ok(())
+    }
+
+    /// What it declares that the call does not ask for.
+    fn refuse(&self, attributes: &Attributes<'_>) -> Result<(), String> {
+        let asked = match attributes.mask.causal {
+            Some(Anchor::BottomRight) => Some(AnchorConvention::BottomRight),
+            Some(Anchor::TopLeft) => Some(AnchorConvention::TopLeft),
+            None => None,
+        };
+        let declares =
+            |what: &str, declared: String, asked: String| Err(format!("declares {what} {declared}; the case asks {asked}"));
+        let Conventions { anchor, window, sink_in_lse, alibi, cap_order, .. } = self.declared;
+        if let Some(asked) = asked.filter(|&asked| anchor != AnchorConvention::AsCalled && anchor != asked) {
+            return declares("anchor", anchor.to_string(), asked.to_string());
+        }
+        let biased = attributes.alibi_slopes.is_some();
+        if attributes.mask.window_left.is_some() && window != WindowConvention::KeysToLeft {
+            return declares("window", window.to_string(), WindowConvention::KeysToLeft.to_string());
+        }
+        if attributes.sinks.is_some() && sink_in_lse != SinkInLse::Yes {
+            return declares("sink_in_lse", sink_in_lse.to_string(), SinkInLse::Yes.to_string());
+        }
+        if biased && alibi != AlibiForm::Distance {
+            return declares("alibi", alibi.to_string(), AlibiForm::Distance.to_string());
+        }
+        if biased && attributes.softcap.is_some() && cap_order != CapOrder::CapThenBias {
+            return declares("cap_order", cap_order.to_string(), CapOrder::CapThenBias.to_string());
+        }
+        Ok(())
+    }
+
+    /// The rows and heads of `work`; results go to `place(row, head, o, lse)`.
+    fn compute<R: Recorder>(
+        &self,
+        view: &View<'_>,
+        entry: &Entry<'_>,
+        work: &Work,
+        scratch: &mut Scratch,
+        recorder: &mut R,
+        place: &mut impl FnMut(u32, usize, &[u32], f32),
+    ) {
+        let facts = entry.facts(view.attributes);
+        let keys = hull(&facts, &self.actual, work.rows.clone());
+        let group = view.attributes.q_heads / view.attributes.kv_heads;
+        let arithmetic = Arithmetic::new(&self.numerics, &self.actual, view.attributes);
+        let tile = if self.by_tile() { facts.block_q } else { 1 };
+        for kv_head in work.heads.start / group..work.heads.end.div_ceil(group) {
+            scratch.gathered.read(view, entry, kv_head, keys.clone());
+            let heads = work.heads.start.max(kv_head * group)..work.heads.end.min((kv_head + 1) * group);
+            let mut first = work.rows.start;
+            while first < work.rows.end {
+                let rows = first..first.saturating_add(tile).min(work.rows.end);
+                self.lay(&facts, rows.clone(), scratch);
+                for head in heads.clone() {
+                    self.go_together(&arithmetic, view, entry, rows.clone(), work.traced, head, scratch, recorder);
+                    for (n, row) in rows.clone().enumerate() {
+                        let state = &mut scratch.rows[n];
+                        let lse = if R::ON && row == work.traced {
+                            state.finish(&arithmetic, recorder)
+                        } else {
+                            state.finish(&arithmetic, &mut Silent)
+                        };
+                        place(row, head, &state.stored, lse);
+                    }
+                }
+                first = rows.end;
+            }
+        }
+    }
+
+    /// Lays the grid over rows that go together, and over all of them at once.
+    fn lay(&self, facts: &StepFacts, rows: Range<u32>, scratch: &mut Scratch) {
+        if scratch.rows.len() < rows.len() {
+            scratch.rows.resize_with(rows.len(), Row::default);
+        }
+        for (row, state) in rows.clone().zip(&mut scratch.rows) {
+            state.position = state.layout.lay(&self.numerics, &self.actual, facts, row);
+        }
+        if rows.len() > 1 {
+            scratch.tile.cut(&self.numerics, facts, hull(facts, &self.actual, rows));
+        }
+    }
+
+    /// Runs rows of one head over their cells, in step where there are several.
+    #[allow(clippy::too_many_arguments, reason = "one private caller; a struct would only rename them")]
+    fn go_together<R: Recorder>(
+        &self,
+        arithmetic: &Arithmetic<'_>,
+        view: &View<'_>,
+        entry: &Entry<'_>,
+        rows: Range<u32>,
+        traced: u32,
+        head: usize,
+        scratch: &mut Scratch,
+        recorder: &mut R,
+    ) {
+        let Scratch { gathered, query, rows: states, tile, sum } = scratch;
+        let states = &mut states[..rows.len()];
+        let d = view.attributes.d_qk;
+        for (row, state) in rows.clone().zip(&mut *states) {
+            let index = (entry.first_row + row as usize) * view.attributes.q_heads + head;
+            query.clear();
+            view::decode(view.q.dtype, &view.q.bits[index * d..(index + 1) * d], query);
+            if self.numerics.score.scale == ScaleAt::OnQuery {
+                query.iter_mut().for_each(|x| *x *= view.attributes.softmax_scale);
+            }
+            if R::ON && row == traced {
+                state.begin(arithmetic, head, query, gathered, sum, recorder);
+            } else {
+                state.begin(arithmetic, head, query, gathered, sum, &mut Silent);
+            }
+        }
+        if let [state] = states {
+            while state.next().is_some() {
+                state.visit(arithmetic, None, gathered, sum, recorder);
+            }
+            return;
+        }
+        for cell in &tile.cells {
+            let here = |state: &Row| state.next().is_some_and(|next| cell.keys.contains(&next.keys.start));
+            let rescale = states.iter().any(|state| here(state) && state.wants_rescale(arithmetic));
+            for (row, state) in rows.clone().zip(&mut *states).filter(|(_, state)| here(state)) {
+                if R::ON && row == traced {
+                    state.visit(arithmetic, Some(rescale), gathered, sum, recorder);
+                } else {
+                    state.visit(arithmetic, Some(rescale), gathered, sum, &mut Silent);
+                }
+            }
+        }
+    }
+}
+
+/// The keys that any of the rows may see, as one range.
+fn hull(facts: &StepFacts, actual: &Conventions, rows: Range<u32>) -> Range<u32> {
+    let mut hull: Option<Range<u32>> = None;
+    for keys in rows.map(|row| facts.keys(actual, row).0).filter(|keys| !keys.is_empty()) {
+        hull = Some(hull.map_or(keys.clone(), |hull| hull.start.min(keys.start)..hull.end.max(keys.end)));
+    }
+    hull.unwrap_or(0..0)
+}
+
+/// Lends the thread's buffers.
+fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    let mut scratch = SCRATCH.take();
+    let result = work(&mut scratch);
+    SCRATCH.set(scratch);
+    result
+}
+
+impl AttentionKernel for Reference {
+    fn identity(&self) -> Identity {
+        Identity { name: self.to_string(), version: env!("CARGO_PKG_VERSION").into(), device: "cpu".into() }
+    }
+
+    fn conventions(&self) -> Conventions {
+        self.declared
+    }
+
+    fn numerics(&self) -> Option<Numerics> {
+        Some(self.profile.unwrap_or(self.numerics))
+    }
+
+    fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+        self.run(Call::Varlen(call), outputs)
+    }
+
+    fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+        self.run(Call::Dense(call), outputs)
+    }
+
+    fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+        self.run(Call::Paged(call), outputs)
+    }
+}

@@ -1,0 +1,446 @@
+//! One row of one head: scores, the softmax loop over the recipe's cells, split partials, the merge, the store.
+
+use super::exponential::{Exponential, LOG2_E};
+use super::sum::{self, SumScratch};
+use super::trace::{Label, Recorder};
+use super::view::Gathered;
+use crate::number::{Dtype, truncate_f64};
+use crate::subject::attention::conventions::{AlibiForm, CapOrder, Conventions, EmptyRow, LseBase, SinkInLse};
+use crate::subject::attention::kernel::Attributes;
+use crate::subject::attention::numerics::{Finish, MaxInit, Merge, Numerics, Passes, Rescale, ScaleAt, Split, Store, SumOf};
+use crate::subject::attention::recipe::{Cell, Layout};
+use std::ops::Range;
+
+/// What is the same for every row of a call.
+pub(super) struct Arithmetic<'a> {
+    pub numerics: &'a Numerics,
+    pub actual: &'a Conventions,
+    pub attributes: &'a Attributes<'a>,
+    exponential: Exponential,
+    /// Weights are `exp2(score * factor - max * factor)`; `None`: `exp(score - max)`.
+    factor: Option<f32>,
+    /// What turns a stored score into a natural one: the scale where scores are kept raw.
+    raw_scale: Option<f32>,
+}
+
+impl<'a> Arithmetic<'a> {
+    pub(super) fn new(numerics: &'a Numerics, actual: &'a Conventions, attributes: &'a Attributes<'a>) -> Self {
+        let folded = numerics.score.scale == ScaleAt::FoldedLog2e;
+        let raw = folded && attributes.softcap.is_none() && attributes.alibi_slopes.is_none();
+        let scale = attributes.softmax_scale;
+        // The product with log2 e is taken in double, as FlashAttention's host code does, and rounded once.
+        let factor = if raw { (f64::from(scale) * std::f64::consts::LOG2_E) as f32 } else { LOG2_E };
+        Arithmetic {
+            numerics,
+            actual,
+            attributes,
+            exponential: Exponential::new(numerics.softmax.exp),
+            factor: folded.then_some(factor),
+            raw_scale: raw.then_some(scale),
+        }
+    }
+
+    /// From a finished dot product to the stored score.
+    #[inline]
+    fn score(&self, dot: f32, head: usize, position: i64, key: u32) -> f32 {
+        let scaled = match self.numerics.score.scale {
+            ScaleAt::OnQuery => dot,
+            ScaleAt::FoldedLog2e if self.raw_scale.is_some() => dot,
+            ScaleAt::OnScore | ScaleAt::FoldedLog2e => dot * self.attributes.softmax_scale,
+        };
+        let cap = |s: f32| self.attributes.softcap.map_or(s, |cap| cap * core_math::tanhf(s / cap));
+        let biased = |s: f32| match (self.attributes.alibi_slopes, self.actual.alibi) {
+            (None, _) => s,
+            (Some(slopes), AlibiForm::Distance) => s - slopes[head] * (position - i64::from(key)).unsigned_abs() as f32,
+            (Some(slopes), AlibiForm::KeyIndex) => s + slopes[head] * key as f32,
+        };
+        let score = match self.actual.cap_order {
+            CapOrder::CapThenBias => biased(cap(scaled)),
+            CapOrder::BiasThenCap => cap(biased(scaled)),
+        };
+        self.numerics.score.store.squeeze(score)
+    }
+
+    /// Weights of scores against a maximum.
+    fn weights(&self, scores: &[f32], max: f32, out: &mut [f32]) {
+        let pairs = out.iter_mut().zip(scores);
+        match self.factor {
+            None => pairs.for_each(|(w, &s)| *w = self.exponential.exp(s - max)),
+            Some(factor) => {
+                let shift = max * factor;
+                if self.numerics.score.fma {
+                    pairs.for_each(|(w, &s)| *w = self.exponential.exp2(s.mul_add(factor, -shift)));
+                } else {
+                    pairs.for_each(|(w, &s)| *w = self.exponential.exp2(s * factor - shift));
+                }
+            }
+        }
+    }
+
+    /// What earlier sums are multiplied with when the maximum moves.
+    fn rescale(&self, old: f32, new: f32) -> f32 {
+        match self.factor {
+            None => self.exponential.exp(old - new),
+            Some(factor) => self.exponential.exp2((old - new) * factor),
+        }
+    }
+
+    /// A maximum in natural units.
+    fn natural(&self, max: f32) -> f32 {
+        self.raw_scale.map_or(max, |scale| max * scale)
+    }
+
+    fn divide(&self, acc: f32, l: f32) -> f32 {
+        match self.numerics.finish {
+            Finish::Divide => acc / l,
+            Finish::Reciprocal => acc * (1.0 / l),
+        }
+    }
+
+    fn sink(&self, head: usize) -> Option<f32> {
+        self.attributes.sinks.map(|sinks| sinks[head])
+    }
+
+    fn unsplit(&self) -> bool {
+        self.numerics.grid.split == Split::None
+    }
+}
+
+/// The maximum that comparisons find: a NaN score never wins.
+#[inline]
+fn larger(max: f32, x: f32) -> f32 {
+    if x > max { x } else { max }
+}
+
+/// One row of one head on its way; the buffers are kept between rows.
+#[derive(Default)]
+pub(super) struct Row {
+    /// The cuts; shared by the heads of a group.
+    pub layout: Layout,
+    /// From which ALiBi measures.
+    pub position: i64,
+    head: usize,
+    keys: Range<u32>,
+    /// One for each key in `keys`.
+    scores: Vec<f32>,
+    weights: Vec<f32>,
+    /// Number of cells done.
+    done: usize,
+    /// The part in work.
+    part: usize,
+    max: f32,
+    sum: f32,
+    /// `[d_v]`.
+    acc: Vec<f32>,
+    rounded: Vec<f32>,
+    /// `[parts, d_v]` and `[parts]`.
+    partials: Vec<f32>,
+    partial_lse: Vec<f32>,
+    merging: Vec<(u32, usize)>,
+    /// Output patterns, `[d_v]`.
+    pub stored: Vec<u32>,
+}
+
+impl Row {
+    /// Computes the scores and makes ready for the first cell. `q`: the row's query, decoded (and scaled, under `on_query`).
+    pub(super) fn begin<R: Recorder>(
+        &mut self,
+        arithmetic: &Arithmetic<'_>,
+        head: usize,
+        q: &[f32],
+        gathered: &Gathered,
+        scratch: &mut SumScratch,
+        recorder: &mut R,
+    ) {
+        self.head = head;
+        self.keys = self.layout.keys();
+        self.scores.clear();
+        if !self.keys.is_empty() {
+            for (first, lanes) in gathered.groups(self.keys.clone()) {
+                let dots = sum::dot(&arithmetic.numerics.score, q, lanes, scratch);
+                for (key, dot) in (first..).zip(dots) {
+                    if self.keys.contains(&key) {
+                        let score = arithmetic.score(dot, head, self.position, key);
+                        recorder.record(|| Label::Score { key }, score);
+                        self.scores.push(score);
+                    }
+                }
+            }
+        }
+        self.weights.clear();
+        self.weights.resize(self.scores.len(), 0.0);
+        self.partials.clear();
+        self.partial_lse.clear();
+        (self.part, self.done) = (0, 0);
+        self.begin_part(arithmetic, scratch, recorder);
+    }
+
+    /// The next cell to visit.
+    pub(super) fn next(&self) -> Option<&Cell> {
+        self.layout.cells.get(self.done)
+    }
+
+    fn index(&self, keys: &Range<u32>) -> Range<usize> {
+        (keys.start - self.keys.start) as usize..(keys.end - self.keys.start) as usize
+    }
+
+    fn block_max(&self, keys: &Range<u32>) -> f32 {
+        self.scores[self.index(keys)].iter().fold(f32::NEG_INFINITY, |max, &s| larger(max, s))
+    }
+
+    fn begin_part<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, scratch: &mut SumScratch, recorder: &mut R) {
+        self.max = match arithmetic.numerics.softmax.max_init {
+            MaxInit::NegInf => f32::NEG_INFINITY,
+            MaxInit::Finite(x) => x,
+        };
+        self.sum = 0.0;
+        self.acc.clear();
+        self.acc.resize(arithmetic.attributes.d_v, 0.0);
+        let Some(part) = self.layout.parts.get(self.part) else { return };
+        if arithmetic.numerics.softmax.passes == Passes::Online {
+            return;
+        }
+        for n in part.cells.clone() {
+            let keys = self.layout.cells[n].keys.clone();
+            self.max = larger(self.max, self.block_max(&keys));
+            recorder.record(|| Label::Max { keys }, self.max);
+        }
+        if arithmetic.numerics.probs.normalised {
+            for n in part.cells.clone() {
+                self.weigh(arithmetic, n, scratch, recorder);
+            }
+        }
+    }
+
+    /// Weights of one cell, and the row sum with them.
+    fn weigh<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, cell: usize, scratch: &mut SumScratch, recorder: &mut R) {
+        let Cell { keys, slot } = self.layout.cells[cell].clone();
+        let numerics = arithmetic.numerics;
+        let index = self.index(&keys);
+        let weights = &mut self.weights[index.clone()];
+        arithmetic.weights(&self.scores[index], self.max, weights);
+        if R::ON {
+            for (key, &w) in keys.clone().zip(weights.iter()) {
+                recorder.record(|| Label::Weight { key }, w);
+            }
+        }
+        self.rounded.clear();
+        self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
+        let terms = if numerics.rowsum.of == SumOf::P { &*weights } else { &self.rounded };
+        let block = sum::row_sum(&numerics.rowsum, terms, slot, scratch);
+        self.sum = numerics.rowsum.acc.squeeze(self.sum + block);
+        recorder.record(|| Label::RowSum { keys }, self.sum);
+    }
+
+    /// Whether this row's rule asks for a rescale at its next cell.
+    pub(super) fn wants_rescale(&self, arithmetic: &Arithmetic<'_>) -> bool {
+        self.next().is_some_and(|cell| self.must_rescale(arithmetic, larger(self.max, self.block_max(&cell.keys))))
+    }
+
+    fn must_rescale(&self, arithmetic: &Arithmetic<'_>, max: f32) -> bool {
+        match arithmetic.numerics.softmax.rescale {
+            Rescale::Always => max > self.max,
+            Rescale::Threshold(limit) => arithmetic.natural(max - self.max) > limit,
+        }
+    }
+
+    /// Visits the next cell. `rescale` is the decision of the row's tile, or `None`: the row decides (unread with two passes).
+    pub(super) fn visit<R: Recorder>(
+        &mut self,
+        arithmetic: &Arithmetic<'_>,
+        rescale: Option<bool>,
+        gathered: &Gathered,
+        scratch: &mut SumScratch,
+        recorder: &mut R,
+    ) {
+        let numerics = arithmetic.numerics;
+        let Some(Cell { keys, slot }) = self.next().cloned() else { return };
+        if numerics.softmax.passes == Passes::Online {
+            let max = larger(self.max, self.block_max(&keys));
+            if max > self.max && rescale.unwrap_or_else(|| self.must_rescale(arithmetic, max)) {
+                // Before the first cell of a part the sums are +0, and stay so.
+                if self.layout.parts[self.part].cells.start != self.done {
+                    let factor = arithmetic.rescale(self.max, max);
+                    recorder.record(|| Label::Rescale { keys: keys.clone() }, factor);
+                    self.sum = numerics.rowsum.acc.squeeze(self.sum * factor);
+                    let format = numerics.value.acc;
+                    self.acc.iter_mut().for_each(|x| *x = format.squeeze(*x * factor));
+                }
+                self.max = max;
+            }
+            recorder.record(|| Label::Max { keys: keys.clone() }, self.max);
+        }
+        if numerics.probs.normalised {
+            self.normalise(arithmetic, &keys);
+        } else {
+            self.weigh(arithmetic, self.done, scratch, recorder);
+        }
+        sum::weighted_values(&numerics.value, &self.rounded, gathered.values(&keys), slot, &mut self.acc, scratch);
+        if R::ON {
+            for (lane, &x) in self.acc.iter().enumerate() {
+                recorder.record(|| Label::Accumulator { keys: keys.clone(), lane }, x);
+            }
+        }
+        self.done += 1;
+        if self.done == self.layout.parts[self.part].cells.end {
+            self.end_part(arithmetic, scratch, recorder);
+        }
+    }
+
+    /// One cell's weights divided by the row sum, a sink's share included, and rounded.
+    fn normalise(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>) {
+        let (_, factor, sum) = self.with_sink(arithmetic);
+        let index = self.index(keys);
+        let format = arithmetic.numerics.probs.dtype;
+        self.rounded.clear();
+        self.rounded.extend(self.weights[index].iter().map(|&w| format.squeeze(w * factor / sum)));
+    }
+
+    /// The natural maximum once the sink has joined, what that multiplies earlier sums with, and the row sum.
+    fn with_sink(&self, arithmetic: &Arithmetic<'_>) -> (f32, f32, f32) {
+        let max = arithmetic.natural(self.max);
+        match arithmetic.sink(self.head) {
+            None => (max, 1.0, self.sum),
+            Some(sink) => {
+                let joined = larger(max, sink);
+                let factor = arithmetic.exponential.exp(max - joined);
+                (joined, factor, self.sum * factor + arithmetic.exponential.exp(sink - joined))
+            }
+        }
+    }
+
+    fn end_part<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, scratch: &mut SumScratch, recorder: &mut R) {
+        if arithmetic.unsplit() {
+            return;
+        }
+        let grid = &arithmetic.numerics.grid;
+        let part = self.part;
+        let lse = grid.lse_dtype.squeeze(arithmetic.natural(self.max) + core_math::logf(self.sum));
+        recorder.record(|| Label::PartialLse { part }, lse);
+        self.partial_lse.push(lse);
+        for (lane, &x) in self.acc.iter().enumerate() {
+            let o = grid.partial_dtype.squeeze(arithmetic.divide(x, self.sum));
+            recorder.record(|| Label::Partial { part, lane }, o);
+            self.partials.push(o);
+        }
+        self.part += 1;
+        self.begin_part(arithmetic, scratch, recorder);
+    }
+
+    /// Writes [`Row::stored`] and returns `lse`.
+    pub(super) fn finish<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
+        let lse = if self.layout.cells.is_empty() {
+            self.finish_empty(arithmetic)
+        } else if arithmetic.unsplit() {
+            self.finish_unsplit(arithmetic)
+        } else {
+            self.finish_split(arithmetic, recorder)
+        };
+        let out = arithmetic.attributes.out_dtype;
+        let lse = match arithmetic.actual.lse_base {
+            LseBase::E => lse,
+            LseBase::Two => lse * LOG2_E,
+        };
+        self.stored.clear();
+        for (lane, &x) in self.acc.iter().enumerate() {
+            recorder.record(|| Label::Finish { lane }, x);
+            let bits = match arithmetic.numerics.store {
+                Store::Rne => out.round_f32(x),
+                Store::Truncate => truncate_f64(out, f64::from(x)),
+            };
+            recorder.record(|| Label::Store { lane }, out.to_f32(bits));
+            self.stored.push(bits);
+        }
+        let lse = f32::from_bits(Dtype::F32.round_f32(lse));
+        recorder.record(|| Label::Lse, lse);
+        lse
+    }
+
+    fn finish_empty(&mut self, arithmetic: &Arithmetic<'_>) -> f32 {
+        self.acc.fill(0.0);
+        match (arithmetic.sink(self.head), arithmetic.actual.sink_in_lse, arithmetic.actual.empty_row) {
+            (Some(sink), SinkInLse::Yes, _) => sink,
+            (Some(_), SinkInLse::No, _) | (None, _, EmptyRow::ZeroNegInf) => f32::NEG_INFINITY,
+            (None, _, EmptyRow::ZeroPosInf) => f32::INFINITY,
+            (None, _, EmptyRow::Nan) => {
+                self.acc.fill(f32::NAN);
+                f32::NAN
+            }
+        }
+    }
+
+    fn finish_unsplit(&mut self, arithmetic: &Arithmetic<'_>) -> f32 {
+        let (max, factor, sum) = self.with_sink(arithmetic);
+        if !arithmetic.numerics.probs.normalised {
+            let joined = arithmetic.attributes.sinks.is_some();
+            for x in &mut self.acc {
+                *x = arithmetic.divide(if joined { *x * factor } else { *x }, sum);
+            }
+        }
+        match arithmetic.actual.sink_in_lse {
+            SinkInLse::Yes => max + core_math::logf(sum),
+            SinkInLse::No => arithmetic.natural(self.max) + core_math::logf(self.sum),
+        }
+    }
+
+    /// Merges the partials, and the sink last; the result lies in `acc`.
+    fn finish_split<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
+        let d = arithmetic.attributes.d_v;
+        match arithmetic.numerics.grid.merge {
+            Merge::Sequential => {
+                for part in 1..self.partial_lse.len() {
+                    self.merge(arithmetic, 0, part, recorder);
+                }
+            }
+            Merge::Tree => {
+                let mut nodes = std::mem::take(&mut self.merging);
+                nodes.clear();
+                nodes.extend(self.layout.parts.iter().enumerate().map(|(n, part)| (part.index, n)));
+                while nodes.len() > 1 {
+                    let mut kept = 0;
+                    for n in 0..nodes.len() {
+                        let (half, held) = (nodes[n].0 / 2, nodes[n].1);
+                        if kept > 0 && nodes[kept - 1].0 == half {
+                            self.merge(arithmetic, nodes[kept - 1].1, held, recorder);
+                        } else {
+                            nodes[kept] = (half, held);
+                            kept += 1;
+                        }
+                    }
+                    nodes.truncate(kept);
+                }
+                self.merging = nodes;
+            }
+        }
+        let keys_only = self.partial_lse[0];
+        if let Some(sink) = arithmetic.sink(self.head) {
+            let part = self.partial_lse.len();
+            self.partial_lse.push(sink);
+            self.partials.resize((part + 1) * d, 0.0);
+            self.merge(arithmetic, 0, part, recorder);
+        }
+        self.acc.copy_from_slice(&self.partials[..d]);
+        match arithmetic.actual.sink_in_lse {
+            SinkInLse::Yes => self.partial_lse[0],
+            SinkInLse::No => keys_only,
+        }
+    }
+
+    /// Merges partial `b` into partial `a`.
+    fn merge<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, a: usize, b: usize, recorder: &mut R) {
+        let grid = &arithmetic.numerics.grid;
+        let d = arithmetic.attributes.d_v;
+        let max = larger(self.partial_lse[a], self.partial_lse[b]);
+        let weight_a = arithmetic.exponential.exp(self.partial_lse[a] - max);
+        let weight_b = arithmetic.exponential.exp(self.partial_lse[b] - max);
+        let sum = weight_a + weight_b;
+        let (low, high) = self.partials.split_at_mut(b * d);
+        for (lane, (x, &y)) in low[a * d..(a + 1) * d].iter_mut().zip(&high[..d]).enumerate() {
+            *x = grid.partial_dtype.squeeze((*x * weight_a + y * weight_b) / sum);
+            recorder.record(|| Label::Merged { left: a, right: b, lane }, *x);
+        }
+        let lse = grid.lse_dtype.squeeze(max + core_math::logf(sum));
+        recorder.record(|| Label::MergedLse { left: a, right: b }, lse);
+        self.partial_lse[a] = lse;
+    }
+}

@@ -1,0 +1,255 @@
+//! The orders of addition: over head-dim lanes for scores, over key slots for the row sum and the product with V.
+//!
+//! Scores of eight keys are computed side by side, one accumulator each: the order inside a key is what counts, so the bits are
+//! those of one key at a time.
+
+use crate::number::Dtype;
+use crate::subject::attention::numerics::{Order, Rowsum, Score, Value};
+
+/// Keys whose scores are computed side by side.
+pub(super) const ABREAST: usize = 8;
+
+/// One head-dim lane of eight neighbouring keys.
+pub(super) type Lane = [f32; ABREAST];
+
+/// Buffers for the orders that need them.
+#[derive(Default)]
+pub(super) struct SumScratch {
+    lanes: Vec<Lane>,
+    rows: Vec<f32>,
+    exact: Vec<f64>,
+}
+
+/// One f32 rounding, then the accumulator's.
+#[inline(always)]
+fn narrow(acc: Dtype, x: f32) -> f32 {
+    if acc == Dtype::F32 { x } else { acc.squeeze(x) }
+}
+
+#[inline(always)]
+fn map2(a: Lane, b: Lane, f: impl Fn(f32, f32) -> f32) -> Lane {
+    std::array::from_fn(|i| f(a[i], b[i]))
+}
+
+/// `acc + q k` for one lane of eight keys, in the accumulator's format.
+#[inline(always)]
+fn multiply_add(score: &Score, acc: Lane, q: f32, k: Lane) -> Lane {
+    if score.fma {
+        return map2(acc, k, |acc, k| narrow(score.acc, q.mul_add(k, acc)));
+    }
+    map2(acc, k, |acc, k| narrow(score.acc, acc + narrow(score.acc, q * k)))
+}
+
+/// The dot products of one query with eight keys. `q`: `[d]`, `keys`: `[d]` lanes of the eight.
+pub(super) fn dot(score: &Score, q: &[f32], keys: &[Lane], scratch: &mut SumScratch) -> Lane {
+    let terms = q.iter().zip(keys);
+    match score.order {
+        // The common case by itself, so that the compiler sees no other.
+        Order::Sequential if !score.fma && score.acc == Dtype::F32 => {
+            let mut acc = [0.0; ABREAST];
+            for (&q, k) in terms {
+                for i in 0..ABREAST {
+                    acc[i] += q * k[i];
+                }
+            }
+            acc
+        }
+        Order::Sequential => terms.fold([0.0; ABREAST], |acc, (&q, &k)| multiply_add(score, acc, q, k)),
+        Order::Lanes(n) => {
+            let n = n as usize;
+            let lanes = &mut scratch.lanes;
+            lanes.clear();
+            lanes.resize(n, [0.0; ABREAST]);
+            for (slot, (&q, &k)) in terms.enumerate() {
+                lanes[slot % n] = multiply_add(score, lanes[slot % n], q, k);
+            }
+            let mut live = n;
+            while live > 1 {
+                live /= 2;
+                for i in 0..live {
+                    lanes[i] = map2(lanes[i], lanes[i + live], |a, b| narrow(score.acc, a + b));
+                }
+            }
+            lanes[0]
+        }
+        Order::Pairwise => {
+            let nodes = &mut scratch.lanes;
+            nodes.clear();
+            nodes.extend(terms.map(|(&q, &k)| k.map(|k| narrow(score.acc, q * k))));
+            let mut width = 1;
+            while width < nodes.len() {
+                for i in (0..nodes.len() - width).step_by(2 * width) {
+                    nodes[i] = map2(nodes[i], nodes[i + width], |a, b| narrow(score.acc, a + b));
+                }
+                width *= 2;
+            }
+            nodes.first().copied().unwrap_or_default()
+        }
+        Order::Fused(w) => {
+            let mut acc = [0.0f32; ABREAST];
+            for (q, keys) in q.chunks(w as usize).zip(keys.chunks(w as usize)) {
+                // Products of two f32 are exact in f64.
+                let mut exact = acc.map(f64::from);
+                for (&q, k) in q.iter().zip(keys) {
+                    for i in 0..ABREAST {
+                        exact[i] += f64::from(q) * f64::from(k[i]);
+                    }
+                }
+                acc = exact.map(|x| narrow(score.acc, x as f32));
+            }
+            acc
+        }
+    }
+}
+
+/// Adds the nodes `0..count` of a power-of-two tree over slots, node 0 standing at `slot`: `add(a, b)` adds node `b` into `a`. The sum
+/// ends up in node 0.
+fn reduce_by_slot(count: usize, slot: usize, mut add: impl FnMut(usize, usize)) {
+    let mut level = 0;
+    loop {
+        // At this level the nodes are `first..=last`; each is held by its leftmost leaf that is present.
+        let (first, last) = (slot >> level, (slot + count.max(1) - 1) >> level);
+        if first == last {
+            return;
+        }
+        let held = |node: usize| (node << level).saturating_sub(slot);
+        let mut left = first + first % 2;
+        while left < last {
+            add(held(left), held(left + 1));
+            left += 2;
+        }
+        level += 1;
+    }
+}
+
+/// The sum of one block's weights. `slot` is the slot of the first.
+pub(super) fn row_sum(rowsum: &Rowsum, weights: &[f32], slot: u32, scratch: &mut SumScratch) -> f32 {
+    let (acc, slot) = (rowsum.acc, slot as usize);
+    match rowsum.order {
+        Order::Sequential => weights.iter().fold(0.0, |sum, &w| narrow(acc, sum + w)),
+        Order::Lanes(n) => {
+            let n = n as usize;
+            let lanes = &mut scratch.rows;
+            lanes.clear();
+            lanes.resize(n, 0.0);
+            for (i, &w) in weights.iter().enumerate() {
+                let lane = &mut lanes[(slot + i) % n];
+                *lane = narrow(acc, *lane + w);
+            }
+            fold_halves(lanes, 1, acc);
+            lanes[0]
+        }
+        Order::Pairwise => {
+            let nodes = &mut scratch.rows;
+            nodes.clear();
+            nodes.extend_from_slice(weights);
+            reduce_by_slot(nodes.len(), slot, |a, b| nodes[a] = narrow(acc, nodes[a] + nodes[b]));
+            nodes.first().copied().unwrap_or_default()
+        }
+        Order::Fused(w) => groups(weights.len(), slot, w as usize).fold(0.0f32, |sum, group| {
+            let exact = weights[group].iter().fold(f64::from(sum), |exact, &w| exact + f64::from(w));
+            narrow(acc, exact as f32)
+        }),
+    }
+}
+
+/// Adds one block's `weight * v` into the accumulator. `v`: `[weights.len(), d_v]`, `acc`: `[d_v]`.
+pub(super) fn weighted_values(value: &Value, weights: &[f32], v: &[f32], slot: u32, acc: &mut [f32], scratch: &mut SumScratch) {
+    let (format, slot, d) = (value.acc, slot as usize, acc.len());
+    let rows = weights.iter().zip(v.chunks_exact(d.max(1)));
+    match value.order {
+        Order::Sequential if !value.fma && format == Dtype::F32 => {
+            for (&w, row) in rows {
+                for (acc, &v) in acc.iter_mut().zip(row) {
+                    *acc += w * v;
+                }
+            }
+            return;
+        }
+        Order::Sequential => {
+            for (&w, row) in rows {
+                add_row(value, acc, w, row);
+            }
+            return;
+        }
+        Order::Lanes(n) => {
+            let n = n as usize;
+            let lanes = &mut scratch.rows;
+            lanes.clear();
+            lanes.resize(n * d, 0.0);
+            for (i, (&w, row)) in rows.enumerate() {
+                let lane = (slot + i) % n;
+                add_row(value, &mut lanes[lane * d..(lane + 1) * d], w, row);
+            }
+            fold_halves(lanes, d, format);
+        }
+        Order::Pairwise => {
+            let nodes = &mut scratch.rows;
+            nodes.clear();
+            for (&w, row) in rows {
+                nodes.extend(row.iter().map(|&v| narrow(format, w * v)));
+            }
+            reduce_by_slot(weights.len(), slot, |a, b| {
+                let (low, high) = nodes.split_at_mut(b * d);
+                for (x, &y) in low[a * d..(a + 1) * d].iter_mut().zip(&high[..d]) {
+                    *x = narrow(format, *x + y);
+                }
+            });
+        }
+        Order::Fused(w) => {
+            let sum = &mut scratch.rows;
+            sum.clear();
+            sum.resize(d, 0.0);
+            for group in groups(weights.len(), slot, w as usize) {
+                let exact = &mut scratch.exact;
+                exact.clear();
+                exact.extend(sum.iter().map(|&x| f64::from(x)));
+                for i in group {
+                    let w = f64::from(weights[i]);
+                    for (exact, &v) in exact.iter_mut().zip(&v[i * d..(i + 1) * d]) {
+                        *exact += w * f64::from(v);
+                    }
+                }
+                for (sum, &exact) in sum.iter_mut().zip(exact.iter()) {
+                    *sum = narrow(format, exact as f32);
+                }
+            }
+        }
+    }
+    for (acc, &block) in acc.iter_mut().zip(&scratch.rows) {
+        *acc = narrow(format, *acc + block);
+    }
+}
+
+#[inline(always)]
+fn add_row(value: &Value, acc: &mut [f32], w: f32, row: &[f32]) {
+    for (acc, &v) in acc.iter_mut().zip(row) {
+        *acc = if value.fma { narrow(value.acc, w.mul_add(v, *acc)) } else { narrow(value.acc, *acc + narrow(value.acc, w * v)) };
+    }
+}
+
+/// Adds the upper half of `n` rows of `d` into the lower until one is left.
+fn fold_halves(rows: &mut [f32], d: usize, acc: Dtype) {
+    let mut live = rows.len() / d.max(1);
+    while live > 1 {
+        live /= 2;
+        let (low, high) = rows.split_at_mut(live * d);
+        for (a, &b) in low.iter_mut().zip(high.iter()) {
+            *a = narrow(acc, *a + b);
+        }
+    }
+}
+
+/// Index ranges that share a group of `w` slots, the first index standing at `slot`.
+fn groups(count: usize, slot: usize, w: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        if start >= count {
+            return None;
+        }
+        let end = count.min(start + w - (slot + start) % w);
+        let group = start..end;
+        start = end;
+        Some(group)
+    })
+}

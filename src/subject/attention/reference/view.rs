@@ -1,0 +1,229 @@
+//! The three call forms as one: sequences with rows in `q` and keys in slots.
+
+use super::sum::{ABREAST, Lane};
+use crate::number::Dtype;
+use crate::subject::attention::kernel::{Attributes, Call, DenseCall, KernelError, PagedCall, VarlenCall};
+use crate::subject::attention::recipe::StepFacts;
+use crate::tensor::Tensor;
+use std::ops::Range;
+
+/// Where the keys of a sequence stand in the key tensor, counted in slots of `[kv_heads, d]`.
+#[derive(Clone, Copy)]
+pub(super) enum KeySlots<'a> {
+    /// One after another.
+    From(usize),
+    /// In pages.
+    Pages { pages: &'a [u32], size: usize },
+}
+
+/// One sequence of a call.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    pub q: u32,
+    pub kv: u32,
+    /// Index of its first row among the rows of `q`.
+    pub first_row: usize,
+    pub slots: KeySlots<'a>,
+    pub buffer_start: u32,
+    pub prefix: u32,
+}
+
+/// A call of any form.
+pub(super) struct View<'a> {
+    pub attributes: &'a Attributes<'a>,
+    pub q: &'a Tensor,
+    pub k: &'a Tensor,
+    pub v: &'a Tensor,
+    pub entries: Vec<Entry<'a>>,
+}
+
+impl Entry<'_> {
+    pub(super) fn facts(&self, attributes: &Attributes<'_>) -> StepFacts {
+        StepFacts::of(attributes, self.q, self.kv, self.buffer_start, self.prefix)
+    }
+
+    fn slot(&self, key: u32) -> usize {
+        match self.slots {
+            KeySlots::From(first) => first + key as usize,
+            KeySlots::Pages { pages, size } => pages[key as usize / size] as usize * size + key as usize % size,
+        }
+    }
+}
+
+/// Offsets `[batch + 1]` as ranges.
+fn ranges<'a>(name: &str, offsets: &'a [u32], total: usize) -> Result<impl Iterator<Item = Range<usize>> + 'a, KernelError> {
+    let ordered = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+    if !ordered || offsets.first().is_some_and(|&first| first != 0) || offsets.last().is_some_and(|&last| last as usize > total) {
+        return Err(KernelError::Failed(format!("{name} {offsets:?} are not ascending offsets into {total} rows")));
+    }
+    Ok(offsets.windows(2).map(|pair| pair[0] as usize..pair[1] as usize))
+}
+
+fn mismatch(what: &str, tensor: &Tensor, heads: usize, d: usize) -> Result<(), KernelError> {
+    let dims = &tensor.dims;
+    if dims.len() >= 3 && dims[dims.len() - 2..] == [heads, d] && dims.iter().product::<usize>() == tensor.bits.len() {
+        return Ok(());
+    }
+    Err(KernelError::Failed(format!("{what} has dims {dims:?} and {} elements; expected [.., {heads}, {d}]", tensor.bits.len())))
+}
+
+impl<'a> View<'a> {
+    /// # Errors
+    /// [`KernelError::Failed`] when tensors, lengths and tables do not fit together.
+    pub(super) fn new(call: Call<'a>) -> Result<View<'a>, KernelError> {
+        let (attributes, q, k, v) = match call {
+            Call::Varlen(call) => (call.attributes, call.q, call.k, call.v),
+            Call::Dense(call) => (call.attributes, call.q, call.k, call.v),
+            Call::Paged(call) => (call.attributes, call.q, call.k_cache, call.v_cache),
+        };
+        if attributes.kv_heads == 0 || !attributes.q_heads.is_multiple_of(attributes.kv_heads) {
+            let reason = format!("{} query heads over {} KV heads", attributes.q_heads, attributes.kv_heads);
+            return Err(KernelError::Failed(reason));
+        }
+        mismatch("q", q, attributes.q_heads, attributes.d_qk)?;
+        mismatch("k", k, attributes.kv_heads, attributes.d_qk)?;
+        mismatch("v", v, attributes.kv_heads, attributes.d_v)?;
+        for (name, values) in [("sinks", attributes.sinks), ("alibi_slopes", attributes.alibi_slopes)] {
+            if values.is_some_and(|values| values.len() != attributes.q_heads) {
+                return Err(KernelError::Failed(format!("{name}: not one for each of {} query heads", attributes.q_heads)));
+            }
+        }
+        let entries = match call {
+            Call::Varlen(call) => varlen_entries(call)?,
+            Call::Dense(call) => dense_entries(call)?,
+            Call::Paged(call) => paged_entries(call)?,
+        };
+        Ok(View { attributes, q, k, v, entries })
+    }
+
+    /// The entry that holds a flattened row of `q`, and the row's number in it.
+    pub(super) fn find(&self, row: usize) -> Option<(&Entry<'a>, u32)> {
+        let entry = self.entries.iter().find(|entry| (entry.first_row..entry.first_row + entry.q as usize).contains(&row))?;
+        Some((entry, (row - entry.first_row) as u32))
+    }
+}
+
+fn varlen_entries<'a>(call: &VarlenCall<'a>) -> Result<Vec<Entry<'a>>, KernelError> {
+    let rows = ranges("cu_seqlens_q", call.cu_seqlens_q, call.q.dims[0])?;
+    let keys = ranges("cu_seqlens_k", call.cu_seqlens_k, call.k.dims[0].min(call.v.dims[0]))?;
+    let entry = |(rows, keys): (Range<usize>, Range<usize>)| Entry {
+        q: rows.len() as u32,
+        kv: keys.len() as u32,
+        first_row: rows.start,
+        slots: KeySlots::From(keys.start),
+        buffer_start: 0,
+        prefix: 0,
+    };
+    Ok(rows.zip(keys).map(entry).collect())
+}
+
+fn dense_entries<'a>(call: &DenseCall<'a>) -> Result<Vec<Entry<'a>>, KernelError> {
+    let (batch, seq_q, seq_kv) = (call.q.dims[0], call.q.dims[1], call.k.dims[1]);
+    let fits = |lengths: &[u32], slots: usize| lengths.len() == batch && lengths.iter().all(|&n| n as usize <= slots);
+    if !fits(call.lengths_q, seq_q) || !fits(call.lengths_kv, seq_kv) || call.k.dims[..2] != call.v.dims[..2] {
+        return Err(KernelError::Failed(format!(
+            "lengths {:?} and {:?} do not fit q {:?} and k {:?}",
+            call.lengths_q, call.lengths_kv, call.q.dims, call.k.dims
+        )));
+    }
+    let entry = |b: usize| {
+        let (q, kv) = (call.lengths_q[b], call.lengths_kv[b]);
+        let start = call.start(seq_kv, kv);
+        Entry {
+            q,
+            kv,
+            first_row: b * seq_q + call.start(seq_q, q),
+            slots: KeySlots::From(b * seq_kv + start),
+            buffer_start: start as u32,
+            prefix: 0,
+        }
+    };
+    Ok((0..batch).map(entry).collect())
+}
+
+fn paged_entries<'a>(call: &PagedCall<'a>) -> Result<Vec<Entry<'a>>, KernelError> {
+    let rows = ranges("cu_seqlens_q", call.cu_seqlens_q, call.q.dims[0])?;
+    let batch = call.cu_seqlens_q.len().saturating_sub(1);
+    let (outer, size) = (call.k_cache.dims[0].min(call.v_cache.dims[0]), call.k_cache.dims[1]);
+    if call.cache_seqlens.len() != batch || call.prefix_lens.len() != batch || size == 0 && outer > 0 {
+        return Err(KernelError::Failed(format!("cache_seqlens or prefix_lens are not one for each of {batch} entries")));
+    }
+    rows.enumerate()
+        .map(|(b, rows)| {
+            let kv = call.cache_seqlens[b];
+            let slots = match call.block_table {
+                Some(table) => {
+                    let pages = table.pages.get(b * table.width..(b + 1) * table.width).unwrap_or_default();
+                    let used = (kv as usize).div_ceil(size.max(1));
+                    if pages.len() < used || pages[..used].iter().any(|&page| page as usize >= outer) {
+                        return Err(KernelError::Failed(format!("entry {b}: {kv} keys do not fit pages {pages:?} of {size}")));
+                    }
+                    KeySlots::Pages { pages, size }
+                }
+                None => match call.cache_rows.get(b) {
+                    Some(&row) if (row as usize) < outer && kv as usize <= size => KeySlots::From(row as usize * size),
+                    _ if kv == 0 => KeySlots::From(0),
+                    _ => return Err(KernelError::Failed(format!("entry {b}: {kv} keys do not fit its cache row"))),
+                },
+            };
+            let (q, prefix) = (rows.len() as u32, call.prefix_lens[b]);
+            Ok(Entry { q, kv, first_row: rows.start, slots, buffer_start: 0, prefix })
+        })
+        .collect()
+}
+
+/// Decodes a run of elements exactly.
+pub(super) fn decode(dtype: Dtype, bits: &[u32], out: &mut Vec<f32>) {
+    match dtype {
+        Dtype::F32 => out.extend(bits.iter().map(|&bits| f32::from_bits(bits))),
+        Dtype::BF16 => out.extend(bits.iter().map(|&bits| f32::from_bits(bits << 16))),
+        _ => out.extend(bits.iter().map(|&bits| dtype.to_f32(bits))),
+    }
+}
+
+/// The keys and values of one sequence and KV head, decoded.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// First key held.
+    first: u32,
+    /// `[groups of eight keys, d_qk]`.
+    keys: Vec<Lane>,
+    /// `[keys, d_v]`.
+    values: Vec<f32>,
+    d_qk: usize,
+    d_v: usize,
+    line: Vec<f32>,
+}
+
+impl Gathered {
+    /// Reads the keys of a range, and no other slot.
+    pub(super) fn read(&mut self, view: &View<'_>, entry: &Entry<'_>, kv_head: usize, range: Range<u32>) {
+        let Attributes { kv_heads, d_qk, d_v, .. } = *view.attributes;
+        (self.first, self.d_qk, self.d_v) = (range.start, d_qk, d_v);
+        self.keys.clear();
+        self.keys.resize(range.len().div_ceil(ABREAST) * d_qk, [0.0; ABREAST]);
+        self.values.clear();
+        for (n, key) in range.enumerate() {
+            let row = entry.slot(key) * kv_heads + kv_head;
+            self.line.clear();
+            decode(view.k.dtype, &view.k.bits[row * d_qk..(row + 1) * d_qk], &mut self.line);
+            let group = &mut self.keys[n / ABREAST * d_qk..(n / ABREAST + 1) * d_qk];
+            for (lane, &x) in group.iter_mut().zip(&self.line) {
+                lane[n % ABREAST] = x;
+            }
+            decode(view.v.dtype, &view.v.bits[row * d_v..(row + 1) * d_v], &mut self.values);
+        }
+    }
+
+    /// Groups of eight keys that cover a range: the first key of the group and its lanes.
+    pub(super) fn groups(&self, range: Range<u32>) -> impl Iterator<Item = (u32, &[Lane])> {
+        let groups = (range.start - self.first) as usize / ABREAST..((range.end - self.first) as usize).div_ceil(ABREAST);
+        groups.map(|g| (self.first + (g * ABREAST) as u32, &self.keys[g * self.d_qk..(g + 1) * self.d_qk]))
+    }
+
+    /// `[range, d_v]`.
+    pub(super) fn values(&self, range: &Range<u32>) -> &[f32] {
+        let index = |key: u32| (key - self.first) as usize * self.d_v;
+        &self.values[index(range.start)..index(range.end)]
+    }
+}
