@@ -1,5 +1,6 @@
 //! Attention: a whole-sequence training path against a paged, stepwise inference path.
 
+pub mod captured;
 mod case;
 pub mod conventions;
 pub mod kernel;
@@ -7,6 +8,9 @@ mod mask;
 pub mod numerics;
 mod plan;
 pub mod reference;
+pub mod show;
+pub mod text;
+pub mod validate;
 
 pub use case::{Case, Data, Literal, Problem, Regime, Sequence};
 pub use mask::{Anchor, Mask};
