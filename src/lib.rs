@@ -2,6 +2,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod input_error;
 pub mod number;
 pub mod subject;
 pub mod tensor;

@@ -1,5 +1,6 @@
 //! Attention: a whole-sequence training path against a paged, stepwise inference path.
 
+pub mod captured;
 mod case;
 pub mod conventions;
 pub mod kernel;
@@ -9,6 +10,9 @@ pub mod oracle;
 mod plan;
 pub mod recipe;
 pub mod reference;
+pub mod show;
+pub mod text;
+pub mod validate;
 
 pub use case::{Case, Data, Literal, Problem, Regime, Sequence};
 pub use mask::{Anchor, Mask};

@@ -35,37 +35,7 @@ macro_rules! fields {
 }
 pub(crate) use fields;
 
-/// "unknown X `y`; did you mean `z`?"
-pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("unknown {what} `{name}`; did you mean `{near}`?"),
-        None => format!("unknown {what} `{name}` (known: {})", known.join(", ")),
-    }
-}
-
-/// The known name at the least edit distance, if that is at most half the longer name's length.
-pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distance = |a: &str, b: &str| {
-        let b: Vec<char> = b.chars().collect();
-        let mut row: Vec<usize> = (0..=b.len()).collect();
-        for (i, x) in a.chars().enumerate() {
-            let mut diagonal = row[0];
-            row[0] = i + 1;
-            for (j, y) in b.iter().enumerate() {
-                let cost = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-                diagonal = row[j + 1];
-                row[j + 1] = cost;
-            }
-        }
-        row[b.len()]
-    };
-    known
-        .iter()
-        .map(|&candidate| (distance(name, candidate), candidate))
-        .min()
-        .filter(|&(steps, candidate)| steps * 2 <= name.chars().count().max(candidate.len()))
-        .map(|(_, candidate)| candidate)
-}
+pub(crate) use crate::input_error::unknown;
 
 /// The order in which terms are added. Trees lie over slots (head-dim lanes, or absolute key slots of a block), split at powers of
 /// two, and skip absent slots, so that they do not depend on how much is visible.

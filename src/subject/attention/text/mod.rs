@@ -1,0 +1,143 @@
+//! The case as text: canonical TOML that a person can read and edit, and that replays by itself.
+//!
+//! ```text
+//! # top-left anchor against bottom-right: semantics
+//! format = 1
+//!
+//! [problem]
+//! dtype = "f32"                  # f32, f16 or bf16: storage of q, k and v
+//! out_dtype = "bf16"             # storage of o
+//! d_qk = 8
+//! d_v = 8
+//! kv_head_ids = [0]              # labels: they name data, so dropping one leaves the others' values
+//! group_ids = [0, 1]
+//! softmax_scale = 0.35355338     # f32, the shortest decimal; "0x3eb504f3" is accepted too
+//! causal = "bottom_right"        # or "top_left"; absent: not causal
+//! window_left = 4                # absent: unlimited; so are window_right, softcap, sinks, alibi_slopes
+//! sequences = [
+//!   { id = 0, q = 3, kv = 9 },
+//! ]
+//!
+//! [train]
+//! layout = "dense"               # with side, pad_q, pad_kv; or "varlen"
+//! side = "right"
+//! pad_q = 0
+//! pad_kv = 2
+//! order = [0]
+//! block_q = 64
+//!
+//! [infer]
+//! cache = "paged"                # with page, spare, shuffle, recycled; or "contiguous" with spare
+//! page = 4
+//! spare = 1
+//! shuffle = 0
+//! recycled = false
+//! order = [0]
+//! rotate = false
+//! bucket = 1                     # budget: absent is none
+//! requests = [                   # one for each sequence; what is left out is hit = 0, join = 0, chunks = [], then = 1,
+//!   { chunks = [2] },            # reject = 0, and no preempt
+//! ]
+//!
+//! [data]
+//! from = "drawn"                 # with seed, regime and its parameters; or "literal" with q, k, v; or "captured" with sha256
+//! seed = 7
+//! regime = "mirror"
+//! span = 4
+//! phase = 0
+//!
+//! [run]
+//! oracle = "enclosure"           # or "mpfr" or "off"
+//! expect = "match"               # relation: absent is none
+//!
+//! [run.train]
+//! kernel = "ref"
+//! score.order = "sequential"     # every field of the numerics and conventions, in the kernel's own order
+//!
+//! [run.infer]
+//! kernel = "ref"
+//! score.order = "sequential"
+//! ```
+//!
+//! Literal values are hex patterns, one string for each row (or position) with ` | ` between heads, sequences in problem order.
+//! Integers above 2^63 - 1, which TOML does not promise to keep, are hex strings.
+//!
+//! **Canonical.** [`print`] has one text for each value: a fixed order of fields, no field that means nothing, optional fields only
+//! when set, request fields only off their default. Cases with the same bits have the same text.
+//!
+//! **Ranks** come with a later version. `context_ranks` and `head_ranks` in `[train]` and `[infer]` are theirs: absent means 1,
+//! and 1 is all that this version accepts.
+
+mod fields;
+mod parse;
+mod print;
+#[cfg(test)]
+mod tests;
+
+pub use parse::{load, parse};
+pub use print::print;
+pub(super) use print::regime_name;
+
+use super::Case;
+
+/// The format this version writes. Older ones load for ever.
+pub const FORMAT: u32 = 1;
+
+/// Bytes of the longest case file that is read: room for [`super::validate::MAX_LITERAL`] values. The parser takes up to some 60
+/// times the text, so 256 MiB at worst.
+pub const MAX_TEXT: usize = 1 << 22;
+
+/// A kept case: why it is kept, what it computes and how it was run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseFile {
+    /// The comment at the top, without the `# `; its first line says why the case is kept. Lines are split at `\n`; control
+    /// characters are printed as spaces.
+    pub comment: String,
+    /// What is tested.
+    pub case: Case,
+    /// How.
+    pub run: Run,
+}
+
+/// Both kernels, spelled out in full (presets change, files must not), and what a replay must find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The training kernel.
+    pub train: KernelFields,
+    /// The inference kernel.
+    pub infer: KernelFields,
+    /// One of [`ORACLES`].
+    pub oracle: String,
+    /// The relation that failed, with its concrete variant; one line.
+    pub relation: Option<String>,
+    /// The verdict a replay must give; one line.
+    pub expect: String,
+}
+
+/// The oracle's modes.
+pub const ORACLES: [&str; 3] = ["enclosure", "mpfr", "off"];
+
+/// `(field, value)` pairs of the reference kernel, in its own order: `("score.order", "sequential")`.
+///
+/// `kernel` is not among them. Names are dotted paths, each at most once and none a prefix of another; a value is one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelFields(pub Vec<(String, String)>);
+
+/// The only kernel that format 1 can name.
+const KERNEL: &str = "ref";
+
+/// Regime names, in the order of [`super::Regime`].
+const REGIMES: [&str; 12] = [
+    "normal",
+    "equal",
+    "dominant",
+    "deep",
+    "overflow",
+    "subnormal",
+    "quantised",
+    "tail",
+    "wide",
+    "onehot_v",
+    "constant_v",
+    "mirror",
+];
