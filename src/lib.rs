@@ -3,5 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod number;
+pub mod source;
 pub mod subject;
 pub mod tensor;

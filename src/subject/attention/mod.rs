@@ -1,6 +1,8 @@
 //! Attention: a whole-sequence training path against a paged, stepwise inference path.
 
 mod case;
+pub mod data;
+pub mod draw;
 pub mod conventions;
 pub mod kernel;
 mod mask;
