@@ -4,6 +4,7 @@
 
 pub mod input_error;
 pub mod number;
+pub mod source;
 pub mod subject;
 pub mod tensor;
 pub mod tree;

@@ -2,6 +2,8 @@
 
 pub mod captured;
 mod case;
+pub mod data;
+pub mod draw;
 pub mod conventions;
 pub mod kernel;
 mod mask;

@@ -1,0 +1,229 @@
+//! The problem and its data.
+
+use super::CapturedShape;
+use super::table::{CAUSAL, Caps, DIMS, HEADS, Kind, MAX_SPAN, REGIMES, ROWS, Rows, SEQUENCES};
+use crate::number::Dtype;
+use crate::source::{Choose, Source};
+use crate::subject::attention::case::{Data, Problem, Regime, Sequence};
+use crate::subject::attention::mask::{Anchor, Mask};
+
+/// Draws what is computed, and on which values.
+pub(super) fn problem(
+    source: &mut dyn Source,
+    caps: &Caps,
+    granules: &[u32],
+    captured: Option<&CapturedShape>,
+) -> (Problem, Data) {
+    let dtype = source.weighted(&[(35, Dtype::F32), (40, Dtype::BF16), (25, Dtype::F16)]);
+    let out_dtype = if source.chance(1, 8) { Dtype::F32 } else { dtype };
+    let (kv_head_ids, group_ids) = heads(source, caps, captured);
+    let q_heads = kv_head_ids.len() * group_ids.len();
+    let (d_qk, d_v) = match captured {
+        Some(shape) => (shape.d_qk, shape.d_v),
+        None => dims(source, caps),
+    };
+    let pair_cost = q_heads as u64 * u64::from(d_qk + d_v);
+    let pairs = (source.weighted(caps.work) / pair_cost).max(16);
+    let causal = source.weighted(CAUSAL);
+    let sequences = sequences(source, caps, granules, captured, pairs);
+    let mask = mask(source, causal, granules, &sequences);
+    let softmax_scale = match captured {
+        Some(shape) => shape.softmax_scale,
+        None => scale(source, d_qk),
+    };
+    let data = match captured {
+        Some(shape) => Data::Captured { sha256: shape.sha256.clone() },
+        None => {
+            let row = longest_row(&mask, &sequences);
+            let regime = regime(source, dtype, out_dtype, d_qk, row);
+            // 32 bits, so that a case's text stays short.
+            Data::Drawn { seed: source.below(1 << 32), regime }
+        }
+    };
+    let mirror = matches!(data, Data::Drawn { regime: Regime::Mirror { .. }, .. });
+    let softcap = source.chance(1, 16).then(|| source.pick(&[1.0, 2.0, 15.0, 30.0, 50.0]));
+    let sinks = source.chance(1, 8).then(|| (0..q_heads).map(|_| sink(source)).collect());
+    // The bias would set the two scores of a pair apart. What `mirror` leaves is little in 16 bits, hence the high share.
+    let alibi_slopes = (!mirror && source.chance(1, 4)).then(|| (0..q_heads).map(|head| slope(source, head)).collect());
+    let problem = Problem {
+        sequences,
+        kv_head_ids,
+        group_ids,
+        d_qk,
+        d_v,
+        mask,
+        softcap,
+        sinks,
+        alibi_slopes,
+        softmax_scale,
+        dtype,
+        out_dtype,
+    };
+    (problem, data)
+}
+
+/// Labels of the KV heads and of the query heads in a group.
+fn heads(source: &mut dyn Source, caps: &Caps, captured: Option<&CapturedShape>) -> (Vec<u32>, Vec<u32>) {
+    match captured {
+        Some(shape) => {
+            // Real heads are wide: one or two at a time.
+            let most = shape.kv_heads.min(2);
+            let count = source.range(1, most);
+            let first = source.range(0, shape.kv_heads - count);
+            let groups = source.range(1, shape.groups.min(caps.q_heads / count).max(1));
+            ((first..first + count).collect(), (0..groups).collect())
+        }
+        None => {
+            let (kv, groups) = source.weighted(HEADS);
+            // Halving keeps the shape of the group as far as it can.
+            let groups = groups.min(caps.q_heads);
+            let kv = kv.min(caps.q_heads / groups);
+            ((0..kv).collect(), (0..groups).collect())
+        }
+    }
+}
+
+fn dims(source: &mut dyn Source, caps: &Caps) -> (u32, u32) {
+    let d_qk = source.weighted(DIMS).min(caps.d);
+    // Unequal dims catch a kernel that takes one for the other (MLA has 192 and 128).
+    let d_v = if source.chance(1, 2) { source.weighted(DIMS).min(caps.d) } else { d_qk };
+    (d_qk, d_v)
+}
+
+/// Sequences whose `q * kv` add up to about `pairs` at most.
+fn sequences(
+    source: &mut dyn Source,
+    caps: &Caps,
+    granules: &[u32],
+    captured: Option<&CapturedShape>,
+    pairs: u64,
+) -> Vec<Sequence> {
+    let ids: Vec<u32> = match captured {
+        // Which of the file's sequences: a random selection.
+        Some(shape) => source.permutation(shape.lengths.len()),
+        None => (0..4).collect(),
+    };
+    let count = source.weighted(SEQUENCES).min(ids.len());
+    let share = pairs / count.max(1) as u64;
+    let mut drawn = Vec::with_capacity(count);
+    for &id in &ids[..count] {
+        let tail = source.chance(caps.tail_share, 16);
+        let most = if tail { caps.tail_kv } else { caps.typical_kv };
+        let most = captured.map_or(most, |shape| shape.lengths[id as usize].min(most));
+        let most = most.min(u32::try_from(share).unwrap_or(u32::MAX));
+        let kv = if source.chance(1, 40) { 0 } else { source.boundary(granules, most) };
+        let wanted = match source.weighted(ROWS) {
+            Rows::One => 1,
+            Rows::All => kv.max(1),
+            Rows::Part => source.boundary(granules, kv.max(1)),
+            Rows::None => 0,
+            Rows::Excess => kv + source.range(1, 6),
+        };
+        let affordable = (share / u64::from(kv.max(1))).max(1);
+        drawn.push(Sequence { id, q: wanted.min(u32::try_from(affordable).unwrap_or(u32::MAX)), kv });
+    }
+    drawn
+}
+
+/// Windows around what the sequences and granules make telling: 0, 1, one less and one more than all, a tile and its neighbours.
+fn mask(source: &mut dyn Source, causal: Option<Anchor>, granules: &[u32], sequences: &[Sequence]) -> Mask {
+    let longest = sequences.iter().map(|s| s.kv).max().unwrap_or(0);
+    let mut mask = Mask { causal, ..Mask::default() };
+    if source.chance(1, 4) {
+        mask.window_left = Some(window(source, granules, longest));
+    }
+    if causal.is_none() && source.chance(1, 3) {
+        mask.window_right = Some(window(source, granules, longest));
+    }
+    mask
+}
+
+fn window(source: &mut dyn Source, granules: &[u32], longest: u32) -> u32 {
+    match source.below(8) {
+        0 => source.range(0, 1),
+        1 => (longest + source.range(0, 2)).saturating_sub(1),
+        // Kernels count the row itself or not: a size and the key before it.
+        _ => source.boundary(granules, longest.max(2)) - source.below(2) as u32,
+    }
+}
+
+fn scale(source: &mut dyn Source, d_qk: u32) -> f32 {
+    match source.weighted(&[(70, 0), (10, 1), (10, 2), (10, 3)]) {
+        0 => (1.0 / f64::from(d_qk).sqrt()) as f32,
+        1 => 1.0,
+        // Every significand bit in use: a scale that does not commute with rounding.
+        2 => f32::from_bits(0x3e00_0000 | source.below(1 << 24) as u32),
+        _ => source.pick(&[0.5, 2.0, 0.3, 1.5, 0.0625]),
+    }
+}
+
+/// Mostly a tenth of the mass or more, so that losing it shows (imp#1303), sometimes far off on either side.
+fn sink(source: &mut dyn Source) -> f32 {
+    let quarters = source.below(33) as i32 - 8;
+    let quarters = if quarters == -8 { 0 } else { quarters };
+    source.pick(&[0.25, 0.25, 0.25, -1.0, 8.0]) * quarters as f32
+}
+
+/// The powers of two of the ALiBi paper, or any slope in 1/8..1/2.
+fn slope(source: &mut dyn Source, head: usize) -> f32 {
+    match source.below(3) {
+        0 | 1 => f32::from_bits((126 - head.min(100) as u32) << 23),
+        _ => f32::from_bits(0x3e00_0000 | source.below(1 << 24) as u32),
+    }
+}
+
+/// The longest valid range of a last row.
+fn longest_row(mask: &Mask, sequences: &[Sequence]) -> std::ops::Range<u32> {
+    let rows = sequences.iter().filter(|s| s.q > 0).map(|s| mask.keys(s.q - 1, s.q, s.kv));
+    rows.max_by_key(ExactSizeIterator::len).unwrap_or(0..0)
+}
+
+fn regime(source: &mut dyn Source, dtype: Dtype, out: Dtype, d_qk: u32, row: std::ops::Range<u32>) -> Regime {
+    let mut weights = [(0, Kind::Normal); REGIMES.len()];
+    for (slot, &(kind, wide, narrow)) in weights.iter_mut().zip(REGIMES) {
+        let weight = if out == Dtype::F32 { wide } else { narrow };
+        // A pair and a key to swamp: three keys, or there is nothing to see.
+        let possible = kind != Kind::Mirror || row.len() >= 3;
+        *slot = (if possible { weight } else { 0 }, kind);
+    }
+    match source.weighted(&weights) {
+        Kind::Normal => Regime::Normal,
+        Kind::Equal => Regime::Equal,
+        Kind::Dominant => {
+            Regime::Dominant { gap: source.pick(&[1.0, 20.0, 88.0, 1e4]), lane: source.below(u64::from(d_qk)) as u32 }
+        }
+        // f16 ends at 65504; the 8-bit exponents reach the end of f32.
+        Kind::Deep if dtype == Dtype::F16 => Regime::Deep { level: source.pick(&[-1e3, -1e4, -6e4]) },
+        Kind::Deep => Regime::Deep { level: source.pick(&[-1e3, -1e4, -6e4, -3e38]) },
+        Kind::Overflow => Regime::Overflow,
+        Kind::Subnormal => Regime::Subnormal,
+        Kind::Quantised => Regime::Quantised,
+        Kind::Tail => Regime::Tail,
+        Kind::Wide => Regime::Wide,
+        Kind::OnehotV => Regime::OnehotV,
+        Kind::ConstantV => Regime::ConstantV,
+        Kind::Mirror => {
+            let span = span(source, &row);
+            Regime::Mirror { span, phase: row.end % span }
+        }
+    }
+}
+
+/// A span no longer than the row's keys. Where a window cuts the row off, one that divides its length if any does, so that no
+/// pair is torn at the window's edge: a torn pair's large value hides everything else.
+fn span(source: &mut dyn Source, row: &std::ops::Range<u32>) -> u32 {
+    let length = row.end - row.start;
+    let most = length.min(MAX_SPAN);
+    if row.start > 0 {
+        let divisors = (3..=most).filter(|span| length % span == 0);
+        let count = divisors.clone().count() as u64;
+        if count > 0 {
+            return divisors.clone().nth(source.below(count) as usize).unwrap_or(3);
+        }
+    }
+    match source.below(4) {
+        0 => source.range(3, most.min(8)),
+        1 | 2 => source.range(3, most),
+        _ => most,
+    }
+}

@@ -1,0 +1,106 @@
+//! Draws cases: one generator behind the campaign, the fuzz targets and the property tests.
+//!
+//! Every drawn case is valid. Choice 0 is the simplest everywhere, so a source that has run dry gives the smallest case: one
+//! sequence with one row and one key, one head, one lane, dense without padding against a contiguous cache.
+
+mod geometry;
+mod schedule;
+mod table;
+
+use super::case::Case;
+use crate::source::{Bytes, Source};
+use std::fmt;
+use std::str::FromStr;
+use table::Caps;
+
+/// How large the drawn cases are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Profile {
+    /// Small cases: a smoke test, a fuzz target.
+    Quick,
+    /// Mostly small, with a tail to hundreds of positions.
+    Mixed,
+    /// Up to thousands of positions with tiny heads.
+    Long,
+}
+
+impl Profile {
+    /// Every profile, smallest first.
+    pub const ALL: [Profile; 3] = [Profile::Quick, Profile::Mixed, Profile::Long];
+
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Quick => "quick",
+            Profile::Mixed => "mixed",
+            Profile::Long => "long",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Profile::ALL.into_iter().find(|profile| profile.name() == text);
+        known.ok_or_else(|| format!("unknown profile `{text}` (one of quick, mixed, long)"))
+    }
+}
+
+/// What a captured file holds, as far as drawing needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CapturedShape {
+    /// SHA-256 of the file, lower-case hex; goes into the case.
+    pub sha256: String,
+    /// Tokens of each sequence; a sequence's id is its index here.
+    pub lengths: Vec<u32>,
+    /// KV heads, labelled from 0; at least one.
+    pub kv_heads: u32,
+    /// Query heads of each KV head, labelled from 0; at least one.
+    pub groups: u32,
+    /// Head dim of queries and keys.
+    pub d_qk: u32,
+    /// Head dim of values.
+    pub d_v: u32,
+    /// The scale the activations were computed for.
+    pub softmax_scale: f32,
+}
+
+/// What a campaign knows about its kernels and data.
+#[derive(Clone, Debug, Default)]
+pub struct Hints<'a> {
+    /// Block and split sizes in play; lengths are drawn around them. Empty: 4, 16 and 64.
+    pub granules: Vec<u32>,
+    /// Draw sequences of this file instead of values; at least one sequence has tokens.
+    pub captured: Option<&'a CapturedShape>,
+}
+
+/// Draws a valid case.
+pub fn draw(source: &mut dyn Source, profile: Profile, hints: &Hints<'_>) -> Case {
+    let caps = Caps::of(profile);
+    let mut granules = if hints.granules.is_empty() { vec![4, 16, 64] } else { hints.granules.clone() };
+    let cache = schedule::cache(source, &granules);
+    // Pages and chunks are granules of their own: lengths around them are as telling as those around blocks.
+    granules.extend(schedule::page(&cache));
+    let chunk = source.boundary(&granules, caps.typical_kv);
+    granules.push(chunk);
+    let (problem, data) = geometry::problem(source, caps, &granules, hints.captured);
+    let train = schedule::train(source, &problem, &granules);
+    let infer = schedule::infer(source, &problem, cache, &granules, chunk);
+    Case { problem, train, infer, data }
+}
+
+impl<'a> arbitrary::Arbitrary<'a> for Case {
+    /// A case of [`Profile::Quick`] from a fuzzer's bytes; no bytes are the smallest case.
+    fn arbitrary(bytes: &mut arbitrary::Unstructured<'a>) -> arbitrary::Result<Self> {
+        Ok(draw(&mut Bytes::new(bytes), Profile::Quick, &Hints::default()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
