@@ -123,7 +123,8 @@ fn dot_products_are_rounded_once() {
             })
             .collect();
         let dot = Float::with_val(128, Float::dot(terms.iter().map(|(a, b)| (a, b))));
-        let exact: Rational = terms.iter().map(|(a, b)| a.to_rational().expect("finite") * b.to_rational().expect("finite")).sum();
+        let exact: Rational =
+            terms.iter().map(|(a, b)| a.to_rational().expect("finite") * b.to_rational().expect("finite")).sum();
         assert_eq!(dot, Float::with_val(128, &exact), "{terms:?}");
     }
 }

@@ -80,10 +80,10 @@ fn is_nearest(dtype: Dtype, bits: u32, exact: &Rational, negative: bool) -> bool
     let magnitude = exact.clone().abs();
     let top = dtype.max_finite_bits();
     // The first number that the format would have with one exponent more.
-    let beyond = Rational::from(rational(dtype, top) * 2 - rational(dtype, dtype.next_down(top)));
+    let beyond: Rational = rational(dtype, top) * 2 - rational(dtype, dtype.next_down(top));
     let value_of = |n: u32| if n > top { beyond.clone() } else { rational(dtype, n) };
     if !dtype.class(bits).is_finite() {
-        let middle = Rational::from(&beyond + rational(dtype, top)) / 2;
+        let middle = (beyond.clone() + rational(dtype, top)) / 2;
         let overflow = dtype.infinity_bits().unwrap_or(dtype.nan_bits());
         let wins_tie = top % 2 == 1;
         return bits & dtype.magnitude_mask() == overflow
@@ -95,7 +95,7 @@ fn is_nearest(dtype: Dtype, bits: u32, exact: &Rational, negative: bool) -> bool
     let own = distance(n);
     let beats = |m: u32| {
         let other = distance(m);
-        own < other || (own == other && n % 2 == 0)
+        own < other || (own == other && n.is_multiple_of(2))
     };
     (bits & dtype.sign_mask() != 0) == negative && beats(n + 1) && (n == 0 || beats(n - 1))
 }

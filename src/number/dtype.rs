@@ -206,12 +206,12 @@ impl Dtype {
     /// The next pattern towards +inf. The two zeros count as one number: the number above -0 is the least subnormal, and a step
     /// onto zero gives +0. Saturates at +inf (E4M3: at 448); a NaN is returned unchanged.
     pub fn next_up(self, bits: u32) -> u32 {
-        self.from_rank(self.rank(bits).map(|rank| rank + 1), bits)
+        self.at_rank(self.rank(bits).map(|rank| rank + 1), bits)
     }
 
     /// The next pattern towards -inf; the mirror image of [`Dtype::next_up`].
     pub fn next_down(self, bits: u32) -> u32 {
-        self.from_rank(self.rank(bits).map(|rank| rank - 1), bits)
+        self.at_rank(self.rank(bits).map(|rank| rank - 1), bits)
     }
 
     /// Position on the ordered line of numbers, both zeros at 0; `None` for NaN.
@@ -223,7 +223,7 @@ impl Dtype {
         Some(if bits & self.sign_mask() != 0 { -magnitude } else { magnitude })
     }
 
-    fn from_rank(self, rank: Option<i64>, unchanged: u32) -> u32 {
+    fn at_rank(self, rank: Option<i64>, unchanged: u32) -> u32 {
         let Some(rank) = rank else { return unchanged };
         let top = i64::from(self.infinity_bits().unwrap_or(self.max_finite_bits()));
         let rank = rank.clamp(-top, top);
