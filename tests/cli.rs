@@ -15,11 +15,7 @@ impl Folder {
     }
 
     fn lastbit(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_lastbit"))
-            .args(arguments)
-            .current_dir(self.0.path())
-            .output()
-            .expect("the binary runs")
+        Command::new(env!("CARGO_BIN_EXE_lastbit")).args(arguments).current_dir(self.0.path()).output().expect("the binary runs")
     }
 }
 
@@ -52,12 +48,26 @@ fn a_quiet_run_is_0_and_does_not_depend_on_threads() {
     let folder = Folder::new();
     let run = |jobs: &str| {
         let out = format!("out{jobs}");
-        let output = folder.lastbit(&["fuzz", "--cases", "300", "--seed", "7", "--jobs", jobs, "--out", &out, "--format", "json"]);
+        let output =
+            folder.lastbit(&["fuzz", "--cases", "300", "--seed", "7", "--jobs", jobs, "--out", &out, "--format", "json"]);
         assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
         let summary = last_json(&output);
         for name in [
-            "cases", "match", "mismatch", "inaccurate", "not_invariant", "fault", "undecided", "skipped", "elements", "capable",
-            "order_sensitive", "escalations", "seconds", "cases_per_second", "found",
+            "cases",
+            "match",
+            "mismatch",
+            "inaccurate",
+            "not_invariant",
+            "fault",
+            "undecided",
+            "skipped",
+            "elements",
+            "capable",
+            "order_sensitive",
+            "escalations",
+            "seconds",
+            "cases_per_second",
+            "found",
         ] {
             assert!(!summary[name].is_null(), "{name} is missing in {summary}");
         }
@@ -183,7 +193,7 @@ fn an_out_path_that_cannot_be_made_is_74() {
 fn kernels_lists_every_preset_with_numerics() {
     let folder = Folder::new();
     let text = stdout(&folder.lastbit(&["kernels"]));
-    for preset in lastbit::subject::attention::reference::PRESETS {
+    for preset in lastbit::subject::attention::reference::preset::PRESETS {
         assert!(text.contains(preset.name), "{}", preset.name);
     }
     assert!(text.contains("softmax.block"));

@@ -4,7 +4,6 @@ use super::out_folder::OutFolder;
 use super::progress::Progress;
 use super::{Failure, kernel, print};
 use crate::exit_code;
-use crate::subject::attention::explain::{Explanation, explain};
 use crate::finding::{Finding, Kind, Verdict};
 use crate::lab::{Campaign, Flow, Length, Statistics, run as run_campaign};
 use crate::shrink::{BUDGET, shrink};
@@ -12,6 +11,7 @@ use crate::subject::Subject;
 use crate::subject::attention::captured::Captured;
 use crate::subject::attention::check::{Pair, Trial};
 use crate::subject::attention::draw::Profile;
+use crate::subject::attention::explain::{Explanation, explain};
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::text::print as print_case;
 use crate::subject::attention::{Attention, Case, file};
@@ -78,7 +78,10 @@ fn duration(text: &str) -> Result<Duration, String> {
         "h" => number.checked_mul(3600),
         _ => return Err(format!("unknown unit `{unit}` (one of s, m, h)")),
     };
-    seconds.filter(|&s| s <= 10 * 365 * 86_400).map(Duration::from_secs).ok_or_else(|| format!("`{text}` is longer than ten years"))
+    seconds
+        .filter(|&s| s <= 10 * 365 * 86_400)
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("`{text}` is longer than ten years"))
 }
 
 /// A finding that is kept: the first of its signature.
@@ -334,11 +337,7 @@ fn human(statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>
         statistics.of(Kind::Skipped),
         statistics.empty,
     );
-    let share = if statistics.elements == 0 {
-        0.0
-    } else {
-        100.0 * statistics.differing as f64 / statistics.elements as f64
-    };
+    let share = if statistics.elements == 0 { 0.0 } else { 100.0 * statistics.differing as f64 / statistics.elements as f64 };
     let _ = writeln!(
         text,
         "{} elements compared, {} differ ({share:.3}%); {} relations run",
@@ -346,7 +345,8 @@ fn human(statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>
     );
     for (dtype, it) in &statistics.sensitivity {
         let share = 100.0 * it.sensitive as f64 / it.capable.max(1) as f64;
-        let _ = writeln!(text, "{dtype} outputs: {} of {} capable cases are order-sensitive ({share:.1}%)", it.sensitive, it.capable);
+        let _ =
+            writeln!(text, "{dtype} outputs: {} of {} capable cases are order-sensitive ({share:.1}%)", it.sensitive, it.capable);
     }
     let accuracy = &statistics.accuracy;
     if accuracy.judged > 0 {

@@ -4,7 +4,8 @@ use super::{Failure, print};
 use crate::exit_code;
 use crate::subject::attention::conventions::Conventions;
 use crate::subject::attention::numerics::Numerics;
-use crate::subject::attention::reference::{PRESETS, Reference};
+use crate::subject::attention::reference::Reference;
+use crate::subject::attention::reference::preset::PRESETS;
 use std::fmt::Write;
 
 pub(super) fn run() -> Result<u8, Failure> {

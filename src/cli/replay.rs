@@ -2,9 +2,9 @@
 
 use super::{Failure, kernel, print};
 use crate::exit_code;
-use crate::subject::attention::explain::explain;
 use crate::finding::Kind;
 use crate::subject::attention::captured::Captured;
+use crate::subject::attention::explain::explain;
 use crate::subject::attention::file;
 use clap::Args;
 use std::path::PathBuf;

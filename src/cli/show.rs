@@ -2,7 +2,7 @@
 
 use super::{Failure, print};
 use crate::exit_code;
-use crate::subject::attention::{drive, show as draw, text, validate};
+use crate::subject::attention::{drive, show as draw, text};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -14,9 +14,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Result<u8, Failure> {
-    let file = text::read(&options.path)?;
-    let name = options.path.display();
-    validate(&file.case).map_err(|error| Failure::Usage(format!("{name}: {}: {}", error.field, error.reason)))?;
+    let file = text::load(&options.path)?;
     let steps = drive::schedule(&file.case.problem, &file.case.infer);
     print(&draw::show(&file.case, &steps))?;
     Ok(exit_code::MATCH)

@@ -3,9 +3,9 @@
 use super::out_folder::write_whole;
 use super::{Failure, kernel, print};
 use crate::exit_code;
-use crate::subject::attention::explain::explain;
 use crate::subject::Subject;
 use crate::subject::attention::captured::Captured;
+use crate::subject::attention::explain::explain;
 use crate::subject::attention::text::print as print_case;
 use crate::subject::attention::{Attention, file};
 use clap::Args;

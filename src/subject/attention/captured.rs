@@ -3,6 +3,9 @@
 //! They are a source of values like any regime: sequence ids name the file's sequences and head labels its heads, both modulo
 //! their number.
 
+use super::Problem;
+use super::data::{CapturedValues, TensorName};
+use super::draw::CapturedShape;
 use super::validate::MAX_DIM;
 use crate::input_error::{InputError, shorten};
 use crate::number::Dtype;
@@ -15,17 +18,6 @@ use std::path::Path;
 
 /// Bytes of the largest file that is read; in memory it takes at most three times as much.
 pub const MAX_FILE: u64 = 1 << 30;
-
-/// Which input of attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operand {
-    /// Queries.
-    Q,
-    /// Keys.
-    K,
-    /// Values.
-    V,
-}
 
 /// The contents of a captured file.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,12 +95,12 @@ impl Captured {
     }
 
     /// Heads of an operand.
-    pub fn heads(&self, operand: Operand) -> usize {
+    pub fn heads(&self, operand: TensorName) -> usize {
         self.tensor(operand).dims[1]
     }
 
     /// Head dim of an operand.
-    pub fn dim(&self, operand: Operand) -> usize {
+    pub fn dim(&self, operand: TensorName) -> usize {
         self.tensor(operand).dims[2]
     }
 
@@ -116,7 +108,7 @@ impl Captured {
     ///
     /// # Panics
     /// If `position` is not below [`Captured::length`] or `lane` not below [`Captured::dim`]: a case drawn for this file never asks.
-    pub fn value(&self, operand: Operand, id: u32, position: u32, head: u32, lane: u32) -> f64 {
+    pub fn value(&self, operand: TensorName, id: u32, position: u32, head: u32, lane: u32) -> f64 {
         assert!(position < self.length(id), "position {position} of sequence {id}, which has {} tokens", self.length(id));
         let tensor = self.tensor(operand);
         let (heads, dim) = (tensor.dims[1], tensor.dims[2]);
@@ -125,11 +117,49 @@ impl Captured {
         tensor.dtype.to_f64(tensor.bits[(token * heads + head as usize % heads) * dim + lane as usize])
     }
 
-    fn tensor(&self, operand: Operand) -> &Tensor {
+    /// What drawing needs to know of it. Sequences without tokens cannot be drawn and keep length 0.
+    pub fn shape(&self) -> CapturedShape {
+        let kv_heads = self.heads(TensorName::K);
+        CapturedShape {
+            sha256: self.sha256.clone(),
+            lengths: (0..self.sequences() as u32).map(|id| self.length(id)).collect(),
+            kv_heads: kv_heads as u32,
+            groups: (self.heads(TensorName::Q) / kv_heads) as u32,
+            d_qk: self.dim(TensorName::K) as u32,
+            d_v: self.dim(TensorName::V) as u32,
+            // Without the metadata, the usual 1 / sqrt(d).
+            softmax_scale: self.softmax_scale.unwrap_or((1.0 / (self.dim(TensorName::K) as f64).sqrt()) as f32),
+        }
+    }
+
+    /// Whether every value that a case asks for is there.
+    ///
+    /// # Errors
+    /// Which length or dim goes past the file.
+    pub fn fits(&self, problem: &Problem) -> Result<(), String> {
+        for (what, asked, held) in
+            [("d_qk", problem.d_qk, self.dim(TensorName::K)), ("d_v", problem.d_v, self.dim(TensorName::V))]
+        {
+            if asked as usize > held {
+                return Err(format!("{what} = {asked}, but {} has {held} lanes", self.file_name));
+            }
+        }
+        for sequence in &problem.sequences {
+            let held = self.length(sequence.id);
+            // A query row stands at its position, and rows before the first one stand at token 0.
+            if sequence.kv > held || (sequence.q > 0 && held == 0) {
+                let (id, kv) = (sequence.id, sequence.kv);
+                return Err(format!("sequence {id} has kv = {kv}, but {} holds {held} tokens of it", self.file_name));
+            }
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, operand: TensorName) -> &Tensor {
         match operand {
-            Operand::Q => &self.q,
-            Operand::K => &self.k,
-            Operand::V => &self.v,
+            TensorName::Q => &self.q,
+            TensorName::K => &self.k,
+            TensorName::V => &self.v,
         }
     }
 }
@@ -225,6 +255,20 @@ impl<'a> Opened<'a> {
     }
 }
 
+impl CapturedValues for Captured {
+    fn value(&self, tensor: TensorName, sequence_id: u32, position: u32, head_label: u32, lane: u32) -> f64 {
+        let head = match tensor {
+            // Query heads of a file stand group by group.
+            TensorName::Q => {
+                let groups = (self.heads(TensorName::Q) / self.heads(TensorName::K)) as u32;
+                head_label / 64 * groups + head_label % 64 % groups
+            }
+            TensorName::K | TensorName::V => head_label,
+        };
+        Captured::value(self, tensor, sequence_id, position, head, lane)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,11 +305,11 @@ mod tests {
         let captured = Captured::parse(&bytes(&parts(), Some("0.5")), "x").unwrap();
         assert_eq!((captured.sequences(), captured.length(0), captured.length(1), captured.length(5)), (2, 2, 1, 1));
         assert_eq!(captured.softmax_scale, Some(0.5));
-        assert_eq!(captured.value(Operand::Q, 0, 1, 1, 0), 6.0);
+        assert_eq!(captured.value(TensorName::Q, 0, 1, 1, 0), 6.0);
         // Sequence 3 is sequence 1, head 3 is head 1.
-        assert_eq!(captured.value(Operand::Q, 3, 0, 3, 1), 11.0);
-        assert_eq!(captured.value(Operand::K, 1, 0, 7, 1), 105.0);
-        assert_eq!(captured.value(Operand::V, 0, 1, 0, 0), 201.0);
+        assert_eq!(captured.value(TensorName::Q, 3, 0, 3, 1), 11.0);
+        assert_eq!(captured.value(TensorName::K, 1, 0, 7, 1), 105.0);
+        assert_eq!(captured.value(TensorName::V, 0, 1, 0, 0), 201.0);
     }
 
     #[test]
@@ -277,7 +321,7 @@ mod tests {
         }
         parts[3] = ("cu_seqlens", FileDtype::I64, vec![3], [0i64, 2, 3].iter().flat_map(|n| n.to_le_bytes()).collect());
         let captured = Captured::parse(&bytes(&parts, None), "x").unwrap();
-        assert_eq!((captured.q.dtype, captured.value(Operand::Q, 0, 1, 1, 0)), (Dtype::BF16, 6.0));
+        assert_eq!((captured.q.dtype, captured.value(TensorName::Q, 0, 1, 1, 0)), (Dtype::BF16, 6.0));
     }
 
     #[test]
@@ -287,7 +331,7 @@ mod tests {
         assert_eq!((captured.q.dims.as_slice(), captured.cu_seqlens.as_slice()), (&[25, 2, 32][..], &[0, 20, 25][..]));
         assert_eq!(captured.softmax_scale, Some(0.176_776_69));
         assert_eq!(captured.sha256.len(), 64);
-        assert!(captured.value(Operand::V, 1, 4, 1, 31).abs() < 100.0);
+        assert!(captured.value(TensorName::V, 1, 4, 1, 31).abs() < 100.0);
     }
 
     #[test]

@@ -56,8 +56,8 @@ impl fmt::Display for Cause {
 fn kind_of(field: &str) -> CauseKind {
     match field {
         "keys" | "position" => CauseKind::Semantics,
-        "splits" | "slots" | "score.order" | "rowsum.order" | "value.order" | "softmax.traverse" | "grid.anchor" | "grid.split"
-        | "grid.merge" => CauseKind::Order,
+        "splits" | "slots" | "score.order" | "rowsum.order" | "value.order" | "softmax.traverse" | "grid.anchor"
+        | "grid.split" | "grid.merge" => CauseKind::Order,
         "blocks" | "tile" | "partials" | "softmax.passes" | "softmax.block" | "softmax.rescale" | "softmax.scope"
         | "softmax.max_init" => CauseKind::Blocking,
         field if field.starts_with("actual.") => CauseKind::Semantics,

@@ -2,7 +2,7 @@
 //!
 //! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept.
 
-use super::accuracy::{Bound, Facts, bound_lse, bound_o, weighting};
+use super::accuracy::{Bound, Facts, RowBound, weighting};
 use super::captured::Captured;
 use super::conventions::{Conventions, EmptyRow, LseBase};
 use super::drive::{self, Poison, Produced, Stop, row_index};
@@ -16,7 +16,7 @@ use super::{Case, Inputs, Problem};
 use crate::finding::{Accuracy, Comparison, Difference, Finding, Inaccuracy, Nearer, Path, Verdict};
 use crate::number::{Dtype, ulp_size};
 use crate::source::Stream;
-use crate::tensor::Index;
+use crate::tensor::{Index, Tensor};
 use std::sync::Arc;
 
 /// A kernel under test.
@@ -280,17 +280,18 @@ impl Pair {
         }
         let mut undecided = [Undecided::new("o"), Undecided::new("lse")];
         let mut weightings: Vec<Weighting> = Vec::with_capacity(2);
+        let largest = [&inputs.q, &inputs.k, &inputs.v].map(largest);
         let mut row = 0;
         for (n, sequence) in problem.sequences.iter().enumerate() {
             for i in 0..sequence.q {
                 let keys = problem.mask.keys(i, sequence.q, sequence.kv);
-                let facts = Facts::new(problem, keys.end - keys.start);
-                weightings.clear();
-                for judge in judges.iter().take(if shared { 1 } else { 2 }) {
-                    weightings.push(weighting(judge.numerics.as_ref(), &facts));
-                }
                 if judges.iter().any(|judge| judge.side.present[row]) {
                     for head in 0..problem.q_heads() {
+                        let facts = facts(problem, largest, keys.end - keys.start, head);
+                        weightings.clear();
+                        for judge in judges.iter().take(if shared { 1 } else { 2 }) {
+                            weightings.push(weighting(judge.numerics.as_ref(), &facts));
+                        }
                         let truth = oracle.row(n, i, head, &weightings);
                         for judge in &mut judges {
                             judge.row(row, head, truth, &facts);
@@ -335,6 +336,30 @@ fn element_index(problem: &Problem, row: usize, n: usize) -> Index {
     let mut index = row_index(problem, row, n / d_v);
     index.0.push(("d", (n % d_v) as u64));
     index
+}
+
+/// The largest magnitude in a tensor.
+fn largest(tensor: &Tensor) -> f64 {
+    let (dtype, mask) = (tensor.dtype, tensor.dtype.magnitude_mask());
+    dtype.to_f64(tensor.bits.iter().map(|bits| bits & mask).max().unwrap_or(0))
+}
+
+/// What the bound must know of a row.
+fn facts(problem: &Problem, [query_max, key_max, value_max]: [f64; 3], keys: u32, head: usize) -> Facts {
+    let slots = problem.sequences.iter().map(|it| it.kv).max().unwrap_or(0);
+    Facts {
+        keys,
+        slots,
+        d_qk: problem.d_qk,
+        scale: f64::from(problem.softmax_scale),
+        softcap: problem.softcap.map(f64::from),
+        bias: problem.alibi_slopes.is_some(),
+        sink: problem.sinks.as_ref().map(|sinks| f64::from(sinks[head])),
+        query_max,
+        key_max,
+        value_max,
+        out_dtype: problem.out_dtype,
+    }
 }
 
 /// Two-term sums commute: order needs three keys.
@@ -442,6 +467,8 @@ impl<'a> Judge<'a> {
         let empty = truth.sums.keys == 0 && !truth.sums.sink;
         let o = &self.side.o.row(row)[head * d_v..(head + 1) * d_v];
         let dtype = self.problem.out_dtype;
+        let numerics = self.numerics;
+        let row_bound = RowBound::new(numerics.as_ref(), facts, &truth.sums, self.slot);
         for (lane, (&bits, it)) in o.iter().zip(&truth.o).enumerate() {
             let index = || element_index(self.problem, row, head * d_v + lane);
             if empty {
@@ -451,7 +478,7 @@ impl<'a> Judge<'a> {
                 self.exact(0, dtype, bits, right, index);
                 continue;
             }
-            let bound = bound_o(self.numerics.as_ref(), facts, &truth.sums, self.slot, lane, it.value.abs() + it.radius);
+            let bound = row_bound.o(lane, it.value.abs() + it.radius);
             let index = bound_exceeded(dtype, bits, it, &bound, 1.0, 0.0).then(index);
             self.measure(0, dtype, bits, it, bound, 1.0, 0.0, index);
         }
@@ -468,7 +495,7 @@ impl<'a> Judge<'a> {
                 let index = index();
                 self.exact(1, Dtype::F32, bits, right, index);
             } else {
-                let bound = bound_lse(self.numerics.as_ref(), facts, &truth.sums, self.slot);
+                let bound = row_bound.lse(truth.lse.value.abs() + truth.lse.radius);
                 // A base-2 lse is brought to natural units; its own conversion costs a rounded constant and one product.
                 let (unit, extra) = match self.conventions.lse_base {
                     LseBase::E => (1.0, 0.0),

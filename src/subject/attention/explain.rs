@@ -7,7 +7,8 @@ use super::check::{Pair, Scratch, Trial};
 use super::drive::Poison;
 use super::kernel::Call;
 use super::recipe::{Recipe, RecipeDifference};
-use super::reference::{Reference, Trace, first_divergence};
+use super::reference::Reference;
+use super::reference::trace::{Divergence, Trace, first_divergence};
 use super::relation::SidedRelation;
 use super::{Case, file::EXPECT_MATCH, show};
 use crate::finding::{Difference, Element, Finding, Nearer, Path, Verdict};
@@ -185,10 +186,27 @@ fn between(a: RowRun, b: RowRun, names: [&str; 2]) -> Runs {
         _ => Vec::new(),
     };
     let divergence = match (&a.trace, &b.trace) {
-        (Some(x), Some(y)) => first_divergence(x, y).map(|it| it.sentence(names)),
+        (Some(x), Some(y)) => first_divergence(x, y).map(|it| sentence(&it, names)),
         _ => None,
     };
     Runs { divergence, recipes }
+}
+
+/// The divergence with the runs called by their names.
+fn sentence(divergence: &Divergence, [first, second]: [&str; 2]) -> String {
+    let mut text = String::new();
+    if let Some(structure) = &divergence.structure {
+        let _ = write!(text, "{} ", structure.replace("Training", first).replace("inference", second));
+    }
+    let _ = match &divergence.value {
+        None => write!(text, "No value that both compute differs."),
+        Some(it) => {
+            let value = |bits| format!("{bits:08x} {}", number(Dtype::F32, bits));
+            let (a, b) = (value(it.train), value(it.infer));
+            write!(text, "First differing value: {}: {first} {a}, {second} {b}.", it.label)
+        }
+    };
+    text
 }
 
 /// Runs one path again and watches the call that first computes a row.

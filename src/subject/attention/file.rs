@@ -6,7 +6,7 @@ use super::oracle::Mode;
 use super::reference::Reference;
 use super::relation::SidedRelation;
 use super::text::{CaseFile, KernelFields, Run};
-use super::{Data, text, validate};
+use super::{Data, text};
 use crate::finding::Finding;
 use crate::input_error::InputError;
 use std::path::Path;
@@ -37,14 +37,7 @@ pub fn load(path: &Path, captured: Option<Arc<Captured>>) -> Result<Loaded, Inpu
         field: field.map(str::to_owned),
         reason,
     };
-    let size = std::fs::metadata(path).map_err(|error| wrong(None, format!("cannot be read: {error}")))?.len();
-    if size > text::SIZE_MAX {
-        return Err(wrong(None, format!("{size} bytes; a case file has at most {}", text::SIZE_MAX)));
-    }
-    let bytes = std::fs::read(path).map_err(|error| wrong(None, format!("cannot be read: {error}")))?;
-    let content = String::from_utf8(bytes).map_err(|error| wrong(None, format!("is not UTF-8 text: {error}")))?;
-    let file = text::parse(&content, &name)?;
-    validate(&file.case).map_err(|error| wrong(Some(&error.field), error.reason))?;
+    let file = text::load(path)?;
     let kernel = |field: &str, fields: &KernelFields| {
         Reference::from_fields(fields.0.iter().map(|(key, value)| (key.as_str(), value.as_str())))
             .map(Implementation::reference)

@@ -189,14 +189,3 @@ pub trait AttentionKernel: Send + Sync {
     /// As [`AttentionKernel::varlen`].
     fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError>;
 }
-
-/// Any of the three calls.
-#[derive(Clone, Copy, Debug)]
-pub enum Call<'a> {
-    /// Packed tensors.
-    Varlen(&'a VarlenCall<'a>),
-    /// Padded tensors.
-    Dense(&'a DenseCall<'a>),
-    /// A KV cache.
-    Paged(&'a PagedCall<'a>),
-}

@@ -118,10 +118,7 @@ impl Selection {
             out
         };
         let rows = |starts: &[usize], range: fn(&Keep) -> Range<u32>| -> Vec<usize> {
-            self.sequences
-                .iter()
-                .flat_map(|keep| range(keep).map(|n| starts[keep.sequence] + n as usize))
-                .collect()
+            self.sequences.iter().flat_map(|keep| range(keep).map(|n| starts[keep.sequence] + n as usize)).collect()
         };
         let q_rows = rows(&q_start, |keep| keep.q.clone());
         let kv_rows = rows(&kv_start, |keep| keep.kv.clone());

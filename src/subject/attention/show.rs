@@ -1,21 +1,9 @@
 //! The case in words, with its sequences, pages and engine steps drawn as text.
 
+use super::drive::StepEntry;
 use super::text::regime_name;
 use super::{Anchor, Cache, Case, Data, InferPlan, Problem, Regime, Request, Sequence, Side, TrainLayout};
 use std::fmt::Write as _;
-
-/// What one engine step does for one sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StepEntry {
-    /// Index into [`Problem::sequences`].
-    pub sequence: usize,
-    /// First row that is computed.
-    pub first_row: u32,
-    /// Rows that are computed.
-    pub rows: u32,
-    /// Keys in the cache then, those of the new rows included.
-    pub kv: u32,
-}
 
 /// Longest bar, in characters; longer sequences are drawn to scale.
 const BAR: u32 = 64;
@@ -275,7 +263,7 @@ fn draw_steps(out: &mut String, case: &Case, steps: &[Vec<StepEntry>]) {
 }
 
 fn step_entry(problem: &Problem, entry: &StepEntry) -> String {
-    let StepEntry { sequence, first_row, rows, kv } = *entry;
+    let StepEntry { sequence, first_row, rows, kv, .. } = *entry;
     let of = problem.sequences.get(sequence).map_or(String::new(), |s| format!("/{}", s.q));
     match rows {
         1 => format!("#{sequence} row {first_row}{of} kv {kv}"),

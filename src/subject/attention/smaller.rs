@@ -224,11 +224,7 @@ fn lengths(case: &Case, n: usize, way: usize) -> Vec<Case> {
     };
     match way {
         // The last rows and their keys go: what is left stands where it stood.
-        0 => down(it.q, 1)
-            .into_iter()
-            .map(|q| (q, it.kv.saturating_sub(it.q - q)))
-            .map(|(q, kv)| cut(0..q, 0..kv))
-            .collect(),
+        0 => down(it.q, 1).into_iter().map(|q| (q, it.kv.saturating_sub(it.q - q))).map(|(q, kv)| cut(0..q, 0..kv)).collect(),
         // The first rows go, the keys stay.
         1 => down(it.q, 1).into_iter().map(|q| cut(it.q - q..it.q, 0..it.kv)).collect(),
         // The first keys go: positions move.
@@ -419,7 +415,13 @@ fn values(trial: &Trial, position: usize) -> Vec<Candidate<Trial>> {
     }
     let n = position - VALUE_CHUNKS;
     let (q, k) = (literal.q.len(), literal.k.len());
-    let (tensor, n) = if n < q { (0, n) } else if n < q + k { (1, n - q) } else { (2, n - q - k) };
+    let (tensor, n) = if n < q {
+        (0, n)
+    } else if n < q + k {
+        (1, n - q)
+    } else {
+        (2, n - q - k)
+    };
     let old = [&literal.q, &literal.k, &literal.v][tensor][n];
     simpler_values(trial.case.problem.dtype, old)
         .into_iter()

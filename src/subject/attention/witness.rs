@@ -17,9 +17,7 @@ pub(super) fn order_sensitive(pair: &Pair, case: &Case, inputs: &Inputs) -> Opti
     let reference = pair.train.reference.as_ref().or(pair.infer.reference.as_ref())?;
     let (group, row) = row_group(case)?;
     let group_inputs = cut(inputs, case, row);
-    let run = |kernel: &Reference| {
-        drive::train(kernel, &group.problem, &group.train, &group_inputs, Poison::Nan, None).ok()
-    };
+    let run = |kernel: &Reference| drive::train(kernel, &group.problem, &group.train, &group_inputs, Poison::Nan, None).ok();
     let base = run(reference)?;
     let changed = run(&reordered(reference))?;
     let last = base.o.dims[0] - 1;

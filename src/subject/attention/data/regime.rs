@@ -61,12 +61,9 @@ impl Generator {
             Regime::Overflow => self.fill(row, key, |_, _| self.large),
             Regime::Quantised => self.fill(row, key, |_, h| quantised(h)),
             Regime::Wide => self.fill(row, key, |_, h| wide(h, -4, 0)),
-            Regime::Normal
-            | Regime::Equal
-            | Regime::Subnormal
-            | Regime::OnehotV
-            | Regime::ConstantV
-            | Regime::Mirror { .. } => self.fill(row, key, |_, h| normal(h)),
+            Regime::Normal | Regime::Equal | Regime::Subnormal | Regime::OnehotV | Regime::ConstantV | Regime::Mirror { .. } => {
+                self.fill(row, key, |_, h| normal(h))
+            }
         }
     }
 
@@ -91,9 +88,7 @@ impl Generator {
             Regime::Deep { .. } => self.fill(row, own, |x, h| if x == lane { held } else { normal(h) * 0.125 }),
             Regime::Overflow => self.fill(row, own, |_, h| self.large + normal(h) * (1.0 / 16.0)),
             // Half of the lanes, so that scores still differ.
-            Regime::Subnormal => {
-                self.fill(row, own, |_, h| if h & 1 == 0 { subnormal(self.dtype, h >> 1) } else { normal(h) })
-            }
+            Regime::Subnormal => self.fill(row, own, |_, h| if h & 1 == 0 { subnormal(self.dtype, h >> 1) } else { normal(h) }),
             Regime::Quantised => self.fill(row, own, |_, h| quantised(h)),
             Regime::Wide => self.fill(row, own, |_, h| wide(h, -4, 0)),
             Regime::Mirror { span, phase } => {

@@ -1,8 +1,6 @@
 use super::*;
 use crate::source::mix;
-use crate::subject::attention::{
-    Cache, InferPlan, Mask, Regime, Request, Sequence, Side, TrainLayout, TrainPlan,
-};
+use crate::subject::attention::{Cache, InferPlan, Mask, Regime, Request, Sequence, Side, TrainLayout, TrainPlan};
 
 /// Every regime, with the parameters that are drawn.
 fn regimes() -> Vec<Regime> {
@@ -26,14 +24,7 @@ fn regimes() -> Vec<Regime> {
 fn case(sequences: &[(u32, u32, u32)], kv_head_ids: &[u32], group_ids: &[u32], dtype: Dtype, regime: Regime) -> Case {
     let sequences: Vec<Sequence> = sequences.iter().map(|&(id, q, kv)| Sequence { id, q, kv }).collect();
     let order: Vec<u32> = (0..sequences.len() as u32).collect();
-    let request = |s: &Sequence| Request {
-        hit: 0,
-        join: 0,
-        chunks: Vec::new(),
-        then: s.q.max(1),
-        reject: 0,
-        preempt: None,
-    };
+    let request = |s: &Sequence| Request { hit: 0, join: 0, chunks: Vec::new(), then: s.q.max(1), reject: 0, preempt: None };
     Case {
         infer: InferPlan {
             cache: Cache::Contiguous { spare: 0 },
@@ -272,7 +263,10 @@ fn visible(dtype: Dtype, regime: impl Fn(u32) -> Regime, kv: u32, block: usize, 
 fn mirror_shows_order_through_16_bits() {
     for dtype in [Dtype::BF16, Dtype::F16] {
         for span in [3, 4, 5, 8, 16, 64] {
-            let mirror = |kv: u32| { let span = span.min(kv); Regime::Mirror { span, phase: kv % span }};
+            let mirror = |kv: u32| {
+                let span = span.min(kv);
+                Regime::Mirror { span, phase: kv % span }
+            };
             let splits = [8, 33, 64].map(|kv| visible(dtype, mirror, kv, kv as usize, 2));
             let blocks = [33, 64].map(|kv| visible(dtype, mirror, kv, 16, 1));
             println!("{dtype} span {span}: splits {splits:?} blocks {blocks:?}");

@@ -223,8 +223,12 @@ fn the_mean_work_is_small() {
         kvs.sort_unstable();
         println!(
             "{profile}: work mean {mean}, median {}, 99% {}, most {}; kv median {} 90% {} most {}",
-            works[cases as usize / 2], works[cases as usize * 99 / 100], works[cases as usize - 1],
-            kvs[kvs.len() / 2], kvs[kvs.len() * 9 / 10], kvs[kvs.len() - 1]
+            works[cases as usize / 2],
+            works[cases as usize * 99 / 100],
+            works[cases as usize - 1],
+            kvs[kvs.len() / 2],
+            kvs[kvs.len() * 9 / 10],
+            kvs[kvs.len() - 1]
         );
     }
 }

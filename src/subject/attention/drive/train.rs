@@ -62,8 +62,7 @@ fn varlen(
         let start = inputs.q_start[n as usize] as u32;
         rows.extend(start..start + sequence.q);
     }
-    let call =
-        VarlenCall { attributes: &attributes, q, k, v, cu_seqlens_q: &cu_seqlens_q, cu_seqlens_k: &cu_seqlens_k };
+    let call = VarlenCall { attributes: &attributes, q, k, v, cu_seqlens_q: &cu_seqlens_q, cu_seqlens_k: &cu_seqlens_k };
     if let Some(observer) = observer {
         observer(Call::Varlen(&call), &rows);
     }
@@ -83,9 +82,8 @@ fn dense(
 ) -> Result<Produced, Stop> {
     let attributes = attributes(problem, plan.block_q);
     let batch = problem.sequences.len();
-    let longest = |length: fn(&crate::subject::attention::Sequence) -> u32| {
-        problem.sequences.iter().map(length).max().unwrap_or(0)
-    };
+    let longest =
+        |length: fn(&crate::subject::attention::Sequence) -> u32| problem.sequences.iter().map(length).max().unwrap_or(0);
     let seq_q = (longest(|s| s.q) + pad_q) as usize;
     let seq_kv = (longest(|s| s.kv) + pad_kv) as usize;
     let (heads, kv_heads) = (problem.q_heads(), problem.kv_heads());
@@ -116,15 +114,8 @@ fn dense(
         lengths_q.push(sequence.q);
         lengths_kv.push(sequence.kv);
     }
-    let call = DenseCall {
-        attributes: &attributes,
-        q: &q,
-        k: &k,
-        v: &v,
-        padding: side,
-        lengths_q: &lengths_q,
-        lengths_kv: &lengths_kv,
-    };
+    let call =
+        DenseCall { attributes: &attributes, q: &q, k: &k, v: &v, padding: side, lengths_q: &lengths_q, lengths_kv: &lengths_kv };
     if let Some(observer) = observer {
         observer(Call::Dense(&call), &rows);
     }

@@ -27,7 +27,7 @@ pub struct RowSums {
     pub sink: bool,
     /// `m`, over keys and sink; -inf for an empty row without a sink.
     pub max_score: f64,
-    /// The largest `scale * sum|q k| + |bias|` over the keys (before softcap); 0 without keys.
+    /// The largest `g` of [`Weighting`] over the keys (before softcap); 0 without keys.
     pub magnitude_max: f64,
     /// The largest `|s - m|` over keys and sink whose weight is not zero in `f64`.
     pub distance_max: f64,
@@ -61,7 +61,8 @@ impl RowSums {
     /// Everything but the sums over lanes, from a weighed enclosure.
     pub(super) fn scalars(&mut self, row: &Row, enclosure: &Enclosure) {
         self.max_score = enclosure.max_score;
-        self.magnitude_max = enclosure.magnitude[..row.n].iter().fold(0.0, |max, &g| g.max(max));
+        let magnitudes = enclosure.magnitude[..row.n].iter().zip(&enclosure.distance).map(|(g, t)| g + t.abs());
+        self.magnitude_max = magnitudes.fold(0.0, f64::max);
         let weighed = enclosure.distance.iter().zip(&enclosure.weight).filter(|(_, weight)| **weight > 0.0);
         self.distance_max = weighed.fold(0.0, |max, (t, _)| t.abs().max(max));
         self.weight = enclosure.total;
