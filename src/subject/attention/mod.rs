@@ -1,5 +1,6 @@
 //! Attention: a whole-sequence training path against a paged, stepwise inference path.
 
+pub mod accuracy;
 mod case;
 pub mod conventions;
 pub mod kernel;
