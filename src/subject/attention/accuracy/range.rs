@@ -67,7 +67,7 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
     if n.score.scale == ScaleAt::OnQuery && exceeds(facts.query_max * facts.scale, Dtype::F32) {
         return Some("a scaled query may overflow f32");
     }
-    if counts.folded() && exceeds((scaled + facts.scale) * 1.4427, Dtype::F32) {
+    if counts.folded() && exceeds((scaled + facts.scale) * std::f64::consts::LOG2_E, Dtype::F32) {
         return Some("a score times log2 e may overflow f32");
     }
     let plain = facts.softcap.is_none() && !facts.bias;
