@@ -1,0 +1,179 @@
+//! How often a key is rounded, rescaled and merged under given numerics, at most.
+
+use super::super::numerics::{
+    Block, Exp, Finish, Grid, GridAnchor, MaxInit, Merge, Numerics, Order, Passes, Probs, Rescale, Rowsum, ScaleAt, Scope, Score,
+    Softmax, Split, Store, SumOf, Traverse, Value,
+};
+use crate::number::Dtype;
+use core_math::{exp, log, log1p};
+
+/// f32's unit roundoff.
+pub(super) const U: f64 = 5.960_464_477_539_063e-8;
+/// Half of f32's least subnormal.
+pub(super) const ETA: f64 = 7.006_492_321_624_085e-46;
+/// Absorbs the f64 rounding inside `fused(w)` sums (at most 65 * 2^-53 beside an `u` of 2^-24).
+const FUSED: f64 = 1.0 + 1.0 / (1 << 20) as f64;
+
+/// Error of one step that is rounded to f32 and then to `dtype`: relative, and absolute where it underflows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub relative: f64,
+    pub tiny: f64,
+}
+
+pub(super) fn step(dtype: Dtype) -> Step {
+    let extra = round(dtype);
+    Step { relative: (U + extra.relative + U * extra.relative) * FUSED, tiny: extra.tiny + 2.0 * ETA }
+}
+
+/// Error of rounding an f32 to `dtype`; none for F32.
+pub(super) fn round(dtype: Dtype) -> Step {
+    match dtype {
+        Dtype::F32 => Step { relative: 0.0, tiny: 0.0 },
+        _ => Step { relative: dtype.unit_roundoff(), tiny: dtype.least_subnormal() / 2.0 },
+    }
+}
+
+/// The range of a product of factors `1 + d`, kept as logarithms.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Factors {
+    up: f64,
+    down: f64,
+}
+
+impl Factors {
+    /// Multiplies by `count` factors with `|d| <= u`. `count * u >= 1` makes the product unbounded.
+    pub fn times(&mut self, count: f64, u: f64) -> &mut Factors {
+        if count * u >= 1.0 {
+            *self = Factors { up: f64::INFINITY, down: f64::NEG_INFINITY };
+        } else {
+            self.up += count * log1p(u);
+            self.down += count * log1p(-u);
+        }
+        self
+    }
+
+    /// The largest deviation from 1 (upwards: `(1+u)^n - 1 >= 1 - (1-u)^n`); infinite if unbounded.
+    pub fn excess(self) -> f64 {
+        core_math::expm1(self.up)
+    }
+
+    /// The least value; 0 if unbounded.
+    pub fn least(self) -> f64 {
+        exp(self.down)
+    }
+}
+
+/// What is assumed of a kernel that declares nothing: f32 everywhere, any order, any block length, the largest of the costs of the
+/// three places of the scale, an f32 combination of partial results, a reciprocal, and [an exponential of 4 u](Counts::exp).
+const UNDECLARED: Numerics = Numerics {
+    score: Score { order: Order::Sequential, fma: false, acc: Dtype::F32, store: Dtype::F32, scale: ScaleAt::FoldedLog2e },
+    softmax: Softmax {
+        passes: Passes::Online,
+        block: Block::Size(1),
+        traverse: Traverse::Forward,
+        rescale: Rescale::Always,
+        scope: Scope::Row,
+        exp: Exp::CorrectlyRounded,
+        max_init: MaxInit::NegInf,
+    },
+    probs: Probs { dtype: Dtype::F32, normalised: false },
+    rowsum: Rowsum { order: Order::Sequential, acc: Dtype::F32, of: SumOf::P },
+    value: Value { order: Order::Sequential, fma: false, acc: Dtype::F32 },
+    grid: Grid {
+        anchor: GridAnchor::Sequence,
+        split: Split::FixedCount(2),
+        merge: Merge::Sequential,
+        lse_dtype: Dtype::F32,
+        partial_dtype: Dtype::F32,
+    },
+    finish: Finish::Reciprocal,
+    store: Store::Rne,
+};
+
+/// Numerics with the counts that follow from them for at most `keys` keys in `slots` slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts<'a> {
+    pub numerics: &'a Numerics,
+    pub declared: bool,
+    pub keys: f64,
+    /// Products with a rescale factor in the softmax loop.
+    pub rescales: f64,
+    /// Merges that a partial passes through, a sink's not included.
+    pub merges: f64,
+    /// How far a score may lie above the running maximum, in natural units.
+    pub lag: f64,
+    /// Relative error of one exponential, as an exponent.
+    pub exp: f64,
+    /// Error of the exponential's argument as a share of the argument.
+    pub exp_argument: f64,
+}
+
+impl Counts<'_> {
+    pub fn of(numerics: Option<&Numerics>, keys: u32, slots: u32) -> Counts<'_> {
+        let n = numerics.unwrap_or(&UNDECLARED);
+        let ceil_plus_one = |size: u32| keys.div_ceil(size).saturating_add(1).min(keys);
+        // Only cells that hold a valid key are visited, and valid keys are contiguous.
+        let blocks = match n.softmax.block {
+            Block::Whole => keys.min(1),
+            Block::Size(size) => ceil_plus_one(size.max(1)),
+        };
+        let (splits, split_slots) = match n.grid.split {
+            Split::None => (1, 1),
+            Split::FixedSize(size) => (ceil_plus_one(size.max(1)), slots.div_ceil(size.max(1)).saturating_add(1)),
+            Split::FixedCount(count) => (keys.min(count), count),
+            Split::CacheBoundary => (keys.min(2), 2),
+        };
+        let mut merges = f64::from(splits.max(1) - 1);
+        if n.grid.merge == Merge::Tree {
+            merges = merges.min(log2_ceil(split_slots));
+        }
+        let rescales = if n.softmax.passes == Passes::TwoPass { 0 } else { blocks.max(1) - 1 };
+        let lag = match n.softmax.rescale {
+            Rescale::Threshold(x) if n.softmax.passes == Passes::Online => f64::from(x) * 1.01,
+            _ => 0.0,
+        };
+        let declared = numerics.is_some();
+        let folded = n.score.scale == ScaleAt::FoldedLog2e;
+        let (exp, exp_argument) = match n.softmax.exp {
+            // CUDA's ex2.approx is within 2^-22.5 relative, the libms within 1 ulp.
+            Exp::CorrectlyRounded if !declared => (4.0 * U, 1.5 * U),
+            Exp::CorrectlyRounded => (U, 0.0),
+            Exp::Exp2Poly(degree) => (polynomial(degree), if folded { 0.0 } else { 1.5 * U }),
+        };
+        Counts { numerics: n, declared, keys: f64::from(keys), rescales: f64::from(rescales), merges, lag, exp, exp_argument }
+    }
+
+    pub fn folded(&self) -> bool {
+        self.numerics.score.scale == ScaleAt::FoldedLog2e
+    }
+
+    /// Whether results pass through partials, even a single one.
+    pub fn partials(&self) -> bool {
+        self.numerics.grid.split != Split::None
+    }
+}
+
+fn log2_ceil(n: u32) -> f64 {
+    f64::from(32 - n.max(1).saturating_sub(1).leading_zeros())
+}
+
+/// Relative error, as an exponent, of `exp2` by a polynomial of this degree on [0, 1], without its argument's.
+fn polynomial(degree: u32) -> f64 {
+    let terms = degree + 1;
+    let mut interpolation = 4.0;
+    for i in 1..=terms {
+        interpolation *= std::f64::consts::LN_2 / (4.0 * f64::from(i));
+    }
+    // All coefficients are positive and sum to nearly 2; each is rounded once and takes part in at most 2k roundings.
+    let mut roundings = Factors::default();
+    roundings.times(f64::from(2 * degree + 1), U);
+    // `t - floor(t)` is exact but for t just below 0, where it rounds by at most u/2.
+    let relative = interpolation + 2.1 * roundings.excess() + U;
+    -log1p(-relative)
+}
+
+/// ln(n + 1), a bound on the logarithm of a sum of n weights of at most 1 and a sink's.
+pub(super) fn log_keys(keys: f64) -> f64 {
+    log(keys + 1.0)
+}
