@@ -83,8 +83,8 @@ use super::Case;
 /// The format this version writes. Older ones load for ever.
 pub const FORMAT: u32 = 1;
 
-/// Bytes of the longest case file that is read: room for [`super::validate::MAX_LITERAL`] values. The parser takes up to some 60
-/// times the text, so 256 MiB at worst.
+/// Bytes of the longest case file that is read: room for [`super::validate::MAX_LITERAL`] values. The parser takes up to
+/// 90 times the text (measured, a file of nothing but brackets), so 380 MiB at worst.
 pub const MAX_TEXT: usize = 1 << 22;
 
 /// A kept case: why it is kept, what it computes and how it was run.
