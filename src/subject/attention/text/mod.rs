@@ -62,7 +62,7 @@
 //! Literal values are hex patterns, one string for each row (or position) with ` | ` between heads, sequences in problem order.
 //! Integers above 2^63 - 1, which TOML does not promise to keep, are hex strings.
 //!
-//! **Canonical.** [`print`] has one text for each value: a fixed order of fields, no field that means nothing, optional fields only
+//! **Canonical.** [`print()`] has one text for each value: a fixed order of fields, no field that means nothing, optional fields only
 //! when set, request fields only off their default. Cases with the same bits have the same text.
 //!
 //! **Ranks** come with a later version. `context_ranks` and `head_ranks` in `[train]` and `[infer]` are theirs: absent means 1,
