@@ -62,7 +62,7 @@
 //! Literal values are hex patterns, one string for each row (or position) with ` | ` between heads, sequences in problem order.
 //! Integers above 2^63 - 1, which TOML does not promise to keep, are hex strings.
 //!
-//! **Canonical.** [`print`] has one text for each value: a fixed order of fields, no field that means nothing, optional fields only
+//! **Canonical.** [`print()`] has one text for each value: a fixed order of fields, no field that means nothing, optional fields only
 //! when set, request fields only off their default. Cases with the same bits have the same text.
 //!
 //! **Ranks** come with a later version. `context_ranks` and `head_ranks` in `[train]` and `[infer]` are theirs: absent means 1,
@@ -83,8 +83,8 @@ use super::Case;
 /// The format this version writes. Older ones load for ever.
 pub const FORMAT: u32 = 1;
 
-/// Bytes of the longest case file that is read: room for [`super::validate::MAX_LITERAL`] values. The parser takes up to some 60
-/// times the text, so 256 MiB at worst.
+/// Bytes of the longest case file that is read: room for [`super::validate::MAX_LITERAL`] values. The parser takes up to
+/// 90 times the text (measured, a file of nothing but brackets), so 380 MiB at worst.
 pub const MAX_TEXT: usize = 1 << 22;
 
 /// A kept case: why it is kept, what it computes and how it was run.
