@@ -1,9 +1,9 @@
 //! Attention: a whole-sequence training path against a paged, stepwise inference path.
 
 mod case;
+pub mod conventions;
 pub mod data;
 pub mod draw;
-pub mod conventions;
 pub mod kernel;
 mod mask;
 pub mod numerics;

@@ -48,13 +48,7 @@ fn order(source: &mut dyn Source, problem: &Problem) -> Vec<u32> {
     source.permutation(problem.sequences.len())
 }
 
-pub(super) fn infer(
-    source: &mut dyn Source,
-    problem: &Problem,
-    cache: Cache,
-    granules: &[u32],
-    chunk: u32,
-) -> InferPlan {
+pub(super) fn infer(source: &mut dyn Source, problem: &Problem, cache: Cache, granules: &[u32], chunk: u32) -> InferPlan {
     // Under any other mask a step's rows would need keys that do not exist yet, or stand elsewhere than in the whole call.
     let stepwise = problem.mask.causal == Some(Anchor::BottomRight);
     let company = problem.sequences.len() > 1;

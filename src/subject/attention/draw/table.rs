@@ -36,16 +36,9 @@ const CAPS: [Caps; 3] = [
     // A fuzzer gains more from ten small cases than from one large one.
     Caps { typical_kv: 24, tail_kv: 80, tail_share: 3, d: 16, q_heads: 4, work: &[(3, 1 << 14), (1, 1 << 17)] },
     // Most bugs show below 300 positions; 600 is past two blocks of every published kernel.
-    Caps {
-        typical_kv: 80,
-        tail_kv: 600,
-        tail_share: 3,
-        d: 64,
-        q_heads: 8,
-        work: &[(11, 1 << 16), (4, 1 << 18), (1, 1 << 21)],
-    },
+    Caps { typical_kv: 80, tail_kv: 600, tail_share: 3, d: 64, q_heads: 8, work: &[(8, 1 << 17), (6, 1 << 19), (2, 1 << 22)] },
     // Split sizes of serving engines are 2048 and 4096.
-    Caps { typical_kv: 600, tail_kv: 8192, tail_share: 8, d: 8, q_heads: 2, work: &[(3, 1 << 18), (1, 1 << 21)] },
+    Caps { typical_kv: 600, tail_kv: 8192, tail_share: 8, d: 8, q_heads: 2, work: &[(3, 1 << 19), (1, 1 << 22)] },
 ];
 
 /// Steps that one request may take: each is a kernel call.
@@ -77,26 +70,11 @@ pub(super) const HEADS: &[(u32, (u32, u32))] = &[
 ];
 
 /// Head-dim lanes. Odd ones find lane-order mistakes, large ones cost without finding more.
-pub(super) const DIMS: &[(u32, u32)] = &[
-    (8, 1),
-    (10, 2),
-    (8, 3),
-    (14, 4),
-    (6, 5),
-    (5, 7),
-    (18, 8),
-    (4, 9),
-    (3, 12),
-    (14, 16),
-    (1, 17),
-    (4, 32),
-    (1, 33),
-    (2, 64),
-];
+pub(super) const DIMS: &[(u32, u32)] =
+    &[(8, 1), (10, 2), (8, 3), (14, 4), (6, 5), (5, 7), (18, 8), (4, 9), (3, 12), (14, 16), (1, 17), (4, 32), (1, 33), (2, 64)];
 
 /// The causal mask. More than one step, prefix hits and budgets need the bottom-right one, so it leads.
-pub(super) const CAUSAL: &[(u32, Option<Anchor>)] =
-    &[(15, None), (79, Some(Anchor::BottomRight)), (6, Some(Anchor::TopLeft))];
+pub(super) const CAUSAL: &[(u32, Option<Anchor>)] = &[(15, None), (79, Some(Anchor::BottomRight)), (6, Some(Anchor::TopLeft))];
 
 /// How many of a sequence's positions are new rows.
 #[derive(Clone, Copy, Debug)]
@@ -114,8 +92,7 @@ pub(super) enum Rows {
 }
 
 /// See [`Rows`].
-pub(super) const ROWS: &[(u32, Rows)] =
-    &[(16, Rows::One), (48, Rows::All), (28, Rows::Part), (2, Rows::None), (6, Rows::Excess)];
+pub(super) const ROWS: &[(u32, Rows)] = &[(16, Rows::One), (48, Rows::All), (28, Rows::Part), (2, Rows::None), (6, Rows::Excess)];
 
 /// How a request's rows are cut into steps.
 #[derive(Clone, Copy, Debug)]
