@@ -75,7 +75,7 @@ fn heads(source: &mut dyn Source, caps: &Caps, captured: Option<&CapturedShape>)
         }
         None => {
             let (kv, groups) = source.weighted(HEADS);
-            // Halving keeps the shape of the group as far as it can.
+            // Too many heads for the profile: the group first, then as many KV heads as fit.
             let groups = groups.min(caps.q_heads);
             let kv = kv.min(caps.q_heads / groups);
             ((0..kv).collect(), (0..groups).collect())
