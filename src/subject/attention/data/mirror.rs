@@ -74,7 +74,7 @@ mod tests {
         let slots: Vec<Slot> = (0..400).map(|p| slot(11, 2, head, span, phase, p)).collect();
         let mut start = 0;
         while start < 400 - 2 * i64::from(span) {
-            let end = if start == 0 && phase % span != 0 { i64::from(phase) } else { start + i64::from(span) };
+            let end = if start == 0 && !phase.is_multiple_of(span) { i64::from(phase) } else { start + i64::from(span) };
             let (mut alone, mut paired) = (0, 0);
             for p in start..end {
                 match slots[p as usize] {

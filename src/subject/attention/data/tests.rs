@@ -103,7 +103,7 @@ fn check_finite(inputs: &Inputs, case: &Case) {
         assert!(terms < 3.4e38, "{:?} {terms}", case.data);
     }
     let largest = inputs.v.to_f32().into_iter().fold(0f32, |most, v| most.max(v.abs()));
-    // The output is an average of V. 8-bit outputs do not exist, and f32's subnormals and f16's range are both fine.
+    // The output is an average of V, so that it stays inside this.
     assert!(f64::from(largest) <= case.problem.out_dtype.max_finite(), "{:?} {largest}", case.data);
 }
 
@@ -141,9 +141,10 @@ fn regimes_are_what_they_say() {
             assert!(scores(&inputs, &case, 0, 0).iter().all(near));
         }
         let (inputs, case) = make(Regime::Overflow);
-        let scale = f64::from(case.problem.softmax_scale);
-        let raw: Vec<f64> = scores(&inputs, &case, 0, 0).iter().map(|s| s / scale).collect();
-        assert!(raw.iter().any(|&s| s > 65_504.0) && raw.iter().any(|&s| s < 65_504.0));
+        let edge = 65_504.0 * f64::from(case.problem.softmax_scale);
+        let all: Vec<f64> = (0..16).flat_map(|n| scores(&inputs, &case, n / 4, n % 4)).collect();
+        assert!(all.iter().all(|s| (s / edge - 1.0).abs() < 0.06));
+        assert!(all.iter().any(|&s| s > edge) && all.iter().any(|&s| s < edge));
         let (inputs, _) = make(Regime::Subnormal);
         let subnormal = |bits: &u32| dtype.class(*bits) == crate::number::Class::Subnormal;
         assert!(inputs.v.bits.iter().all(subnormal));
@@ -178,9 +179,85 @@ fn bits_are_fixed_for_ever() {
             digests.push(all.fold(0, |digest, &bits| mix(digest, u64::from(bits))) as u32);
         }
     }
-    assert_eq!(digests.iter().map(|d| format!("{d:08x}")).collect::<Vec<_>>().join(" "), "DIGESTS");
+    // A digest of all values, per dtype and regime.
+    let expected: [[u32; 22]; 3] = [
+        [
+            0x9193_9e77,
+            0x0ea5_b039,
+            0x8e51_c6b5,
+            0x9f7f_b713,
+            0x07d7_5dd8,
+            0x8e6d_6dac,
+            0xaeec_cd21,
+            0xf95f_6c20,
+            0xc095_f465,
+            0x380e_abde,
+            0xfef6_b4f2,
+            0xc799_eb81,
+            0xd67b_9f95,
+            0xe1a0_6541,
+            0x1f64_2ae0,
+            0xf126_85cf,
+            0xae19_1dd5,
+            0x9823_60c2,
+            0x4729_6c2a,
+            0x3a86_0e08,
+            0x2bf3_c03a,
+            0x116f_fb30,
+        ],
+        [
+            0xdbfe_24e1,
+            0x8b63_3510,
+            0xbe3c_4c27,
+            0x4c08_6255,
+            0x38e6_707a,
+            0x0a70_2247,
+            0x0223_7441,
+            0xde95_de9b,
+            0xe2b9_05c3,
+            0x6b29_6860,
+            0x7ded_4370,
+            0x80cd_a33f,
+            0x21e3_b00e,
+            0xd9dc_0328,
+            0x1d05_5e38,
+            0x439b_7bf0,
+            0x5819_b987,
+            0x87a5_2638,
+            0x8355_769b,
+            0xc264_fe8f,
+            0x6dc9_86b1,
+            0x091e_256b,
+        ],
+        [
+            0xe3b1_8db5,
+            0x7065_89ad,
+            0x5368_bdd0,
+            0xe160_6cde,
+            0x4feb_0418,
+            0x7ef9_e0c8,
+            0x2f68_6631,
+            0x9daf_3e12,
+            0x6948_d885,
+            0x2aa8_2ab3,
+            0xcebe_ea5a,
+            0xcf51_e06c,
+            0x4e86_84fc,
+            0x03ee_f0c2,
+            0x1b33_7b66,
+            0xd87e_0bfb,
+            0xc773_7470,
+            0x2f47_20fe,
+            0xd393_3865,
+            0xcf23_1692,
+            0x07e7_b4f4,
+            0x2a7f_28e3,
+        ],
+    ];
+    assert_eq!(digests, expected.concat());
     let plain = Inputs::new(&case(&[(0, 1, 1)], &[0], &[0], Dtype::F32, Regime::Normal), None);
-    assert_eq!(plain.v.bits, [0, 0, 0, 0, 0]);
+    let exact: [u32; 5] = [0x3f1a_a200, 0x3e57_4800, 0xbf57_5000, 0x3fdc_b200, 0xbfbf_ad00];
+    assert_eq!(plain.v.bits, exact);
 }
 
 #[test]
@@ -243,10 +320,11 @@ fn attend(q: &[f32], k: &[f32], v: &[f32], scale: f32, block: usize, splits: usi
 }
 
 /// The share of 400 cases in which a change of blocks or splits shows in the last row's output.
-fn visible(dtype: Dtype, regime: impl Fn(u32) -> Regime, kv: u32, block: usize, splits: usize) -> f64 {
+fn visible(dtype: Dtype, regime: Regime, columns: u32, kv: u32, block: usize, splits: usize) -> f64 {
     let shown = (0..400).filter(|&seed| {
-        let mut case = case(&[(0, 1, kv)], &[0], &[0], dtype, regime(kv));
-        case.data = Data::Drawn { seed, regime: regime(kv) };
+        let mut case = case(&[(0, 1, kv)], &[0], &[0], dtype, regime);
+        case.data = Data::Drawn { seed, regime };
+        case.problem.d_v = columns;
         let inputs = Inputs::new(&case, None);
         let (q, k, v) = (inputs.q.to_f32(), inputs.k.to_f32(), inputs.v.to_f32());
         let scale = case.problem.softmax_scale;
@@ -258,21 +336,63 @@ fn visible(dtype: Dtype, regime: impl Fn(u32) -> Regime, kv: u32, block: usize, 
     shown.count() as f64 / 400.0
 }
 
-/// Reaches the shares of the design's table (there: 0.98 and 1.00 for splits at 8 and 64 keys, 0.42 and 0.71 for blocks at 33 and 64).
+/// Through a 16-bit rounding: two splits for one show in nearly every case; blocks of 16 for one in nearly every case in which
+/// the row's maximum lies beyond the first block (about half of them at 33 keys, three quarters at 64: blocks under an unchanged
+/// maximum add the same numbers in the same order). Random normal values show neither.
 #[test]
 fn mirror_shows_order_through_16_bits() {
     for dtype in [Dtype::BF16, Dtype::F16] {
-        for span in [3, 4, 5, 8, 16, 64] {
-            let mirror = |kv: u32| {
-                let span = span.min(kv);
-                Regime::Mirror { span, phase: kv % span }
-            };
-            let splits = [8, 33, 64].map(|kv| visible(dtype, mirror, kv, kv as usize, 2));
-            let blocks = [33, 64].map(|kv| visible(dtype, mirror, kv, 16, 1));
-            println!("{dtype} span {span}: splits {splits:?} blocks {blocks:?}");
+        for span in [3, 5, 8, 16] {
+            let mirror = |kv: u32| Regime::Mirror { span: span.min(kv), phase: kv % span.min(kv) };
+            let splits = [8, 33, 64].map(|kv| visible(dtype, mirror(kv), 16, kv, kv as usize, 2));
+            let blocks = [33, 64].map(|kv| visible(dtype, mirror(kv), 16, kv, 16, 1));
+            let narrow = visible(dtype, mirror(8), 2, 8, 8, 2);
+            println!("{dtype} span {span}: two splits {splits:?}, blocks of 16 {blocks:?}, two columns {narrow}");
+            assert!(splits[0] >= 0.96 && splits[1] >= 0.98 && splits[2] >= 0.98);
+            assert!(blocks[0] >= 0.42 && blocks[1] >= 0.65 && narrow >= 0.7);
         }
-        let normal = visible(dtype, |_| Regime::Normal, 64, 64, 2);
-        println!("{dtype} normal: {normal}");
+        assert!(visible(dtype, Regime::Normal, 16, 64, 64, 2) <= 0.02);
+    }
+}
+
+/// The share of capable cases (a last row with three keys or more) whose last row shows two splits for one, per output dtype; the
+/// textbook row leaves softcap, sinks and bias out.
+#[test]
+fn most_drawn_cases_show_order() {
+    use crate::source::Stream;
+    use crate::subject::attention::draw::{Hints, Profile, draw};
+    let mut counts = [(Dtype::F32, 0, 0), (Dtype::BF16, 0, 0), (Dtype::F16, 0, 0)];
+    for index in 0..3_000 {
+        let case = draw(&mut Stream::new(6, index), Profile::Mixed, &Hints::default());
+        let problem = &case.problem;
+        let longest = problem.sequences.iter().enumerate().filter(|(_, s)| s.q > 0);
+        let keys = longest.map(|(n, s)| (n, problem.mask.keys(s.q - 1, s.q, s.kv))).max_by_key(|(_, keys)| keys.len());
+        let Some((n, keys)) = keys.filter(|(_, keys)| keys.len() >= 3) else { continue };
+        let inputs = Inputs::new(&case, None);
+        let (d_qk, d_v, kv_heads) = (problem.d_qk as usize, problem.d_v as usize, problem.kv_heads());
+        let shown = (0..kv_heads).any(|head| {
+            let (from, keys) = (inputs.kv_start[n], keys.start as usize..keys.end as usize);
+            let gather = |tensor: &Tensor, width: usize| -> Vec<f32> {
+                let head = |j| &tensor.row(from + j)[head * width..(head + 1) * width];
+                keys.clone().flat_map(head).map(|&bits| tensor.dtype.to_f32(bits)).collect()
+            };
+            let row = inputs.q_start[n] + problem.sequences[n].q as usize - 1;
+            let first = head * problem.group_ids.len() * d_qk;
+            let q: Vec<f32> = inputs.q.row(row)[first..first + d_qk].iter().map(|&bits| inputs.q.dtype.to_f32(bits)).collect();
+            let (k, v) = (gather(&inputs.k, d_qk), gather(&inputs.v, d_v));
+            let bits = |splits| -> Vec<u32> {
+                let out = attend(&q, &k, &v, problem.softmax_scale, keys.len(), splits);
+                out.into_iter().map(|o| problem.out_dtype.round_f32(o)).collect()
+            };
+            bits(1) != bits(2)
+        });
+        let count = counts.iter_mut().find(|count| count.0 == problem.out_dtype).unwrap();
+        count.1 += 1;
+        count.2 += usize::from(shown);
+    }
+    for (dtype, capable, shown) in counts {
+        println!("{dtype}: {shown} of {capable}");
+        assert!(shown * 100 > capable * 65, "{dtype}: {shown} of {capable}");
     }
 }
 
@@ -283,15 +403,17 @@ fn data_speed() {
     for dtype in [Dtype::F32, Dtype::BF16, Dtype::F16] {
         for regime in [Regime::Normal, Regime::Wide, Regime::Overflow, Regime::Mirror { span: 8, phase: 0 }] {
             for d in [4, 16, 64] {
-                let mut case = case(&[(0, 1000, 1000)], &[0, 1], &[0, 1], dtype, regime);
+                let mut case = case(&[(0, 64, 64)], &[0, 1], &[0, 1], dtype, regime);
                 (case.problem.d_qk, case.problem.d_v) = (d, d);
-                let start = std::time::Instant::now();
-                let values: usize = (0..10)
-                    .map(|_| Inputs::new(&case, None))
-                    .map(|inputs| inputs.q.bits.len() + inputs.k.bits.len() + inputs.v.bits.len())
-                    .sum();
-                let each = start.elapsed().as_nanos() as f64 / values as f64;
-                println!("{dtype} {regime:?} d={d}: {each:.2} ns per value");
+                let once = || {
+                    let start = std::time::Instant::now();
+                    let inputs = Inputs::new(&case, None);
+                    let values = inputs.q.bits.len() + inputs.k.bits.len() + inputs.v.bits.len();
+                    start.elapsed().as_nanos() as f64 / values as f64
+                };
+                // The least of many: the others were interrupted.
+                let least = (0..200).map(|_| once()).fold(f64::INFINITY, f64::min);
+                println!("{dtype} {regime:?} d={d}: {least:.2} ns per value");
             }
         }
     }

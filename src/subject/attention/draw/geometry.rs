@@ -75,7 +75,7 @@ fn heads(source: &mut dyn Source, caps: &Caps, captured: Option<&CapturedShape>)
         }
         None => {
             let (kv, groups) = source.weighted(HEADS);
-            // Halving keeps the shape of the group as far as it can.
+            // Too many heads for the profile: the group first, then as many KV heads as fit.
             let groups = groups.min(caps.q_heads);
             let kv = kv.min(caps.q_heads / groups);
             ((0..kv).collect(), (0..groups).collect())
@@ -111,7 +111,11 @@ fn sequences(
         let most = if tail { caps.tail_kv } else { caps.typical_kv };
         let most = captured.map_or(most, |shape| shape.lengths[id as usize].min(most));
         let most = most.min(u32::try_from(share).unwrap_or(u32::MAX));
-        let kv = if source.chance(1, 40) { 0 } else { source.boundary(granules, most) };
+        let kv = match source.weighted(&[(28, 0), (11, 1), (1, 2)]) {
+            0 => source.boundary(granules, most),
+            1 => source.range(1, most),
+            _ => 0,
+        };
         let wanted = match source.weighted(ROWS) {
             Rows::One => 1,
             Rows::All => kv.max(1),
@@ -215,15 +219,15 @@ fn span(source: &mut dyn Source, row: &std::ops::Range<u32>) -> u32 {
     let length = row.end - row.start;
     let most = length.min(MAX_SPAN);
     if row.start > 0 {
-        let divisors = (3..=most).filter(|span| length % span == 0);
+        let divisors = (3..=most).filter(|span| length.is_multiple_of(*span));
         let count = divisors.clone().count() as u64;
         if count > 0 {
             return divisors.clone().nth(source.below(count) as usize).unwrap_or(3);
         }
     }
     match source.below(4) {
-        0 => source.range(3, most.min(8)),
-        1 | 2 => source.range(3, most),
+        0 | 1 => source.range(3, most.min(8)),
+        2 => source.range(3, most.min(16)),
         _ => most,
     }
 }

@@ -36,9 +36,9 @@ const CAPS: [Caps; 3] = [
     // A fuzzer gains more from ten small cases than from one large one.
     Caps { typical_kv: 24, tail_kv: 80, tail_share: 3, d: 16, q_heads: 4, work: &[(3, 1 << 14), (1, 1 << 17)] },
     // Most bugs show below 300 positions; 600 is past two blocks of every published kernel.
-    Caps { typical_kv: 80, tail_kv: 600, tail_share: 3, d: 64, q_heads: 8, work: &[(11, 1 << 16), (4, 1 << 18), (1, 1 << 21)] },
+    Caps { typical_kv: 80, tail_kv: 600, tail_share: 3, d: 64, q_heads: 8, work: &[(8, 1 << 17), (6, 1 << 19), (2, 1 << 22)] },
     // Split sizes of serving engines are 2048 and 4096.
-    Caps { typical_kv: 600, tail_kv: 8192, tail_share: 8, d: 8, q_heads: 2, work: &[(3, 1 << 18), (1, 1 << 21)] },
+    Caps { typical_kv: 600, tail_kv: 8192, tail_share: 8, d: 8, q_heads: 2, work: &[(3, 1 << 19), (1, 1 << 22)] },
 ];
 
 /// Steps that one request may take: each is a kernel call.
