@@ -311,6 +311,16 @@ impl Finding {
         }
     }
 
+    /// What is shrunk and reported once: `o` and `lse` of one defect, or its many fault texts, count as one.
+    pub fn family(&self) -> String {
+        match self {
+            Finding::NotInvariant { axis, path, .. } => format!("not_invariant {path} {axis}"),
+            Finding::Inaccurate(it) => format!("inaccurate {}", it.path),
+            Finding::Fault { path, .. } => format!("fault {path}"),
+            other => other.kind().name().to_owned(),
+        }
+    }
+
     /// The difference in bits behind the finding, if it is one.
     pub fn difference(&self) -> Option<&Difference> {
         match self {
@@ -335,8 +345,8 @@ pub struct Accuracy {
     pub unbounded: u64,
     /// Elements for which an overflow of an intermediate is predicted.
     pub out_of_range: u64,
-    /// The largest error in ULPs of the true value, over elements with a bound.
-    pub max_ulps: f64,
+    /// The largest error as a share of its computed bound; above 1 is `Inaccurate`. (A maximum in ULPs says nothing beside zero.)
+    pub worst: f64,
 }
 
 impl Accuracy {
@@ -348,7 +358,7 @@ impl Accuracy {
         self.below += other.below;
         self.unbounded += other.unbounded;
         self.out_of_range += other.out_of_range;
-        self.max_ulps = self.max_ulps.max(other.max_ulps);
+        self.worst = self.worst.max(other.worst);
     }
 }
 

@@ -123,7 +123,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
             if !options.keep_going {
                 stop = Flow::Stop;
             }
-            if written.is_err() || found.iter().any(|it| it.finding.signature() == finding.signature()) {
+            if written.is_err() || found.iter().any(|it| it.finding.family() == finding.family()) {
                 continue;
             }
             match save_found(&folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
@@ -304,7 +304,7 @@ fn summary(options: &Options, statistics: &Statistics, seconds: f64, report: &[(
             "below": accuracy.below,
             "unbounded": accuracy.unbounded,
             "out_of_range": accuracy.out_of_range,
-            "max_ulps": accuracy.max_ulps,
+            "worst_share_of_bound": accuracy.worst,
         },
         "signatures": statistics.signatures,
         "seconds": (seconds * 1e3).round() / 1e3,
@@ -352,13 +352,13 @@ fn human(statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>
     if accuracy.judged > 0 {
         let _ = writeln!(
             text,
-            "{} elements judged against the oracle ({} escalated): {:.2}% correctly rounded, {} above, {} below, largest error {:.2} ULP, {} unbounded, {} out of range",
+            "{} elements judged against the oracle ({} escalated): {:.2}% correctly rounded, {} above, {} below, largest error {:.3} of its bound, {} unbounded, {} out of range",
             accuracy.judged,
             statistics.escalations,
             100.0 * accuracy.correctly_rounded as f64 / accuracy.judged as f64,
             accuracy.above,
             accuracy.below,
-            accuracy.max_ulps,
+            accuracy.worst,
             accuracy.unbounded,
             accuracy.out_of_range,
         );

@@ -542,8 +542,8 @@ impl<'a> Judge<'a> {
         let ulp = ulp_size(dtype, truth.value);
         match bound {
             Bound::Within(bound) => {
-                if error.is_finite() {
-                    self.accuracy.max_ulps = self.accuracy.max_ulps.max(error / ulp);
+                if error.is_finite() && error > truth.radius {
+                    self.accuracy.worst = self.accuracy.worst.max((error - truth.radius) / (bound + extra));
                 }
                 if let Some(index) = exceeded {
                     let right = match truth.answer {

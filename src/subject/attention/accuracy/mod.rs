@@ -64,16 +64,15 @@ mod count;
 mod range;
 mod row;
 mod score;
-mod sums;
 
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
 
+pub use super::oracle::{RowSums, Weighting};
 pub use row::RowBound;
 pub use score::weighting;
-pub use sums::{RowSums, Weighting};
 
 use crate::number::Dtype;
 

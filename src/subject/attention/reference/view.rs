@@ -145,7 +145,10 @@ fn paged_entries<'a>(call: &PagedCall<'a>) -> Result<Vec<Entry<'a>>, KernelError
     let rows = ranges("cu_seqlens_q", call.cu_seqlens_q, call.q.dims[0])?;
     let batch = call.cu_seqlens_q.len().saturating_sub(1);
     let (outer, size) = (call.k_cache.dims[0].min(call.v_cache.dims[0]), call.k_cache.dims[1]);
-    if call.cache_seqlens.len() != batch || call.prefix_lens.len() != batch || size == 0 && outer > 0 {
+    if call.cache_seqlens.len() != batch
+        || call.prefix_lens.len() != batch
+        || size == 0 && call.block_table.is_some() && outer > 0
+    {
         return Err(KernelError::Failed(format!("cache_seqlens or prefix_lens are not one for each of {batch} entries")));
     }
     rows.enumerate()
