@@ -375,8 +375,10 @@ impl Recipe {
         note("keys", range(self.keys()), range(other.keys()));
         note("splits", self.layout.splits_in_words(), other.layout.splits_in_words());
         note("blocks", self.layout.blocks_in_words(), other.layout.blocks_in_words());
-        let slots = |layout: &Layout| format!("{:?}", layout.cells.iter().map(|cell| cell.slot).collect::<Vec<_>>());
-        note("slots", slots(&self.layout), slots(&other.layout));
+        if self.layout.blocks_in_words() == other.layout.blocks_in_words() {
+            let slots = |layout: &Layout| format!("{:?}", layout.cells.iter().map(|cell| cell.slot).collect::<Vec<_>>());
+            note("slots", slots(&self.layout), slots(&other.layout));
+        }
         let position = |recipe: &Recipe| recipe.position.map_or("none".into(), |p| p.to_string());
         note("position", position(self), position(other));
         let tile = |recipe: &Recipe| recipe.tile.as_ref().map_or("none".into(), Tile::to_string);

@@ -253,3 +253,133 @@ fn groups(count: usize, slot: usize, w: usize) -> impl Iterator<Item = std::ops:
         Some(group)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::attention::numerics::{ScaleAt, SumOf};
+    use crate::tree::Tree;
+    use proptest::prelude::*;
+
+    fn orders() -> impl Strategy<Value = Order> {
+        prop_oneof![
+            Just(Order::Sequential),
+            Just(Order::Pairwise),
+            (0u32..5).prop_map(|n| Order::Lanes(1 << n)),
+            (1u32..9).prop_map(Order::Fused),
+        ]
+    }
+
+    fn formats() -> impl Strategy<Value = Dtype> {
+        prop_oneof![Just(Dtype::F32), Just(Dtype::BF16), Just(Dtype::F16)]
+    }
+
+    fn values(count: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<f32>> {
+        // Mixed magnitudes, so that every order rounds differently.
+        let value = (-2048i32..2048, 0u32..4).prop_map(|(n, k)| n as f32 * [1.0, 0.3, 1e-3, 777.7][k as usize]);
+        proptest::collection::vec(value, count)
+    }
+
+    /// One key, straight from the words of `Numerics`.
+    fn scalar_dot(score: &Score, q: &[f32], k: &[f32]) -> f32 {
+        let round = |x: f32| score.acc.squeeze(x);
+        let step = |sum: f32, s: usize| {
+            if score.fma { round(q[s].mul_add(k[s], sum)) } else { round(sum + round(q[s] * k[s])) }
+        };
+        match score.order {
+            Order::Sequential => (0..q.len()).fold(0.0, step),
+            Order::Lanes(n) => {
+                let mut lanes: Vec<f32> =
+                    (0..n as usize).map(|lane| (lane..q.len()).step_by(n as usize).fold(0.0, step)).collect();
+                while lanes.len() > 1 {
+                    let upper = lanes.split_off(lanes.len() / 2);
+                    lanes = lanes.iter().zip(upper).map(|(a, b)| round(a + b)).collect();
+                }
+                lanes[0]
+            }
+            Order::Pairwise => {
+                fn tree(terms: &[f32], start: usize, size: usize, round: &impl Fn(f32) -> f32) -> Option<f32> {
+                    if start >= terms.len() {
+                        return None;
+                    }
+                    if size == 1 {
+                        return Some(terms[start]);
+                    }
+                    let left = tree(terms, start, size / 2, round)?;
+                    Some(tree(terms, start + size / 2, size / 2, round).map_or(left, |right| round(left + right)))
+                }
+                let terms: Vec<f32> = q.iter().zip(k).map(|(q, k)| round(q * k)).collect();
+                tree(&terms, 0, terms.len().next_power_of_two(), &round).unwrap_or_default()
+            }
+            Order::Fused(w) => {
+                let mut sum = 0.0f32;
+                for group in 0..q.len().div_ceil(w as usize) {
+                    let slots = group * w as usize..q.len().min((group + 1) * w as usize);
+                    sum = round(slots.fold(f64::from(sum), |x, s| x + f64::from(q[s]) * f64::from(k[s])) as f32);
+                }
+                sum
+            }
+        }
+    }
+
+    /// The tree over keys, from the words of `Order`.
+    fn key_tree(order: Order, count: u32, slot: u32) -> Tree {
+        match order {
+            Order::Sequential => Tree::sum((0..count).map(Tree::Leaf)),
+            Order::Pairwise => Tree::pairwise(0, count, u64::from(slot)),
+            Order::Lanes(n) => {
+                let lane = |lane| Tree::sum((0..count).filter(|i| (slot + i) % n == lane).map(Tree::Leaf));
+                fn fold(lanes: Vec<Option<Tree>>) -> Option<Tree> {
+                    let half = lanes.len() / 2;
+                    if half == 0 {
+                        return lanes.into_iter().next().flatten();
+                    }
+                    fold((0..half).map(|i| Tree::sum(lanes[i].clone().into_iter().chain(lanes[i + half].clone()))).collect())
+                }
+                fold((0..n).map(lane).collect())
+            }
+            Order::Fused(w) => {
+                let mut sum = None;
+                for group in slot / w..=(slot + count - 1) / w {
+                    let here = (0..count).filter(|i| (slot + i) / w == group).map(Tree::Leaf);
+                    sum = Tree::fused(sum.into_iter().chain(here));
+                }
+                sum
+            }
+        }
+        .unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn eight_keys_abreast_have_the_bits_of_each_alone(
+            order in orders(), fma: bool, acc in formats(), q in values(1..40usize), seed in values(40 * ABREAST),
+        ) {
+            let score = Score { order, fma, acc, store: Dtype::F32, scale: ScaleAt::OnScore };
+            let keys: Vec<Lane> = (0..q.len()).map(|s| std::array::from_fn(|i| seed[s * ABREAST + i])).collect();
+            let dots = dot(&score, &q, &keys, &mut SumScratch::default());
+            for i in 0..ABREAST {
+                let key: Vec<f32> = keys.iter().map(|lane| lane[i]).collect();
+                prop_assert_eq!(dots[i].to_bits(), scalar_dot(&score, &q, &key).to_bits(), "key {}", i);
+            }
+        }
+
+        #[test]
+        fn sums_over_keys_follow_their_tree(order in orders(), v in values(1..50usize), slot in 0u32..100) {
+            let tree = key_tree(order, v.len() as u32, slot);
+            let expected = tree.evaluate(&|n| v[n as usize]) + 0.0;
+            let mut scratch = SumScratch::default();
+            let rowsum = Rowsum { order, acc: Dtype::F32, of: SumOf::P };
+            prop_assert_eq!((row_sum(&rowsum, &v, slot, &mut scratch) + 0.0).to_bits(), expected.to_bits());
+            // Two value lanes, the second negated, with weight 1.
+            let pairs: Vec<f32> = v.iter().flat_map(|&x| [x, -x]).collect();
+            let mut acc = [0.0f32; 2];
+            let value = Value { order, fma: false, acc: Dtype::F32 };
+            weighted_values(&value, &vec![1.0; v.len()], &pairs, slot, &mut acc, &mut scratch);
+            prop_assert_eq!(acc[0].to_bits(), expected.to_bits());
+            prop_assert_eq!((acc[1] + 0.0).to_bits(), (-expected + 0.0).to_bits());
+        }
+    }
+}

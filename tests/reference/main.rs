@@ -1,0 +1,5 @@
+//! The reference kernel from outside: call forms, recipes, conventions, and the smallest cases of public bug reports.
+
+mod properties;
+mod reports;
+mod setup;
