@@ -92,6 +92,11 @@ pub enum Regime {
     Quantised,
     /// One peak over a long flat tail.
     Tail,
+    /// Scores that grow by `step` from position to position: every block moves the running maximum.
+    Rising {
+        /// Natural units, above 0.
+        step: f32,
+    },
     /// All significand bits in use, over several binades.
     Wide,
     /// V is the identity (row j has a one in lane `j % d_v`): the output is the probability row.

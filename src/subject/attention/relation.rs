@@ -271,7 +271,7 @@ impl SidedRelation {
                     return None;
                 }
                 let mut selection = Selection::all(&base.problem);
-                selection.sequences[n] = Keep { sequence: n, q: 0..q, kv: 0..kv };
+                selection.sequences[n] = Keep::ranges(n, 0..q, 0..kv);
                 case = selection.apply(base);
                 same_inputs = false;
                 except = Some(seq);
@@ -329,7 +329,7 @@ impl SidedRelation {
                     return None;
                 }
                 let mut selection = Selection::all(&base.problem);
-                selection.sequences[n] = Keep { sequence: n, q: 0..it.q - drop, kv: 0..it.kv - drop };
+                selection.sequences[n] = Keep::ranges(n, 0..it.q - drop, 0..it.kv - drop);
                 case = selection.apply(base);
                 same_inputs = false;
             }

@@ -14,6 +14,19 @@ pub struct Keep {
     pub q: Range<u32>,
     /// Keys kept.
     pub kv: Range<u32>,
+    /// One key inside the range that is not kept; those after it move up by one position.
+    pub hole: Option<u32>,
+}
+
+impl Keep {
+    /// A range of rows and a range of keys.
+    pub fn ranges(sequence: usize, q: Range<u32>, kv: Range<u32>) -> Self {
+        Keep { sequence, q, kv, hole: None }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = u32> + '_ {
+        self.kv.clone().filter(|key| Some(*key) != self.hole)
+    }
 }
 
 /// What is kept of a case.
@@ -59,7 +72,7 @@ impl Selection {
             .map(|keep| Sequence {
                 id: old.sequences[keep.sequence].id,
                 q: keep.q.end - keep.q.start,
-                kv: keep.kv.end - keep.kv.start,
+                kv: keep.keys().count() as u32,
             })
             .collect();
         problem.kv_head_ids = self.kv_heads.iter().map(|&n| old.kv_head_ids[n]).collect();
@@ -117,11 +130,15 @@ impl Selection {
             }
             out
         };
-        let rows = |starts: &[usize], range: fn(&Keep) -> Range<u32>| -> Vec<usize> {
-            self.sequences.iter().flat_map(|keep| range(keep).map(|n| starts[keep.sequence] + n as usize)).collect()
-        };
-        let q_rows = rows(&q_start, |keep| keep.q.clone());
-        let kv_rows = rows(&kv_start, |keep| keep.kv.clone());
+        let kept = |n: usize| &self.sequences[n];
+        let q_rows: Vec<usize> = (0..self.sequences.len())
+            .flat_map(|n| kept(n).q.clone().map(move |row| (n, row)))
+            .map(|(n, row)| q_start[kept(n).sequence] + row as usize)
+            .collect();
+        let kv_rows: Vec<usize> = (0..self.sequences.len())
+            .flat_map(|n| kept(n).keys().map(move |key| (n, key)))
+            .map(|(n, key)| kv_start[kept(n).sequence] + key as usize)
+            .collect();
         let (d_qk, d_v) = (old.d_qk as usize, old.d_v as usize);
         Literal {
             q: take(&literal.q, &q_rows, old.q_heads(), &heads, d_qk, self.d_qk as usize),
@@ -133,7 +150,7 @@ impl Selection {
 
 fn keep_all(problem: &Problem, n: usize) -> Keep {
     let sequence = problem.sequences[n];
-    Keep { sequence: n, q: 0..sequence.q, kv: 0..sequence.kv }
+    Keep::ranges(n, 0..sequence.q, 0..sequence.kv)
 }
 
 /// Cuts the inference plan back to what the problem's lengths and mask allow; a valid plan is left as it is.

@@ -154,6 +154,7 @@ fn request(request: &Request) -> String {
 fn data(data: &Data) -> String {
     match data {
         Data::Drawn { regime, .. } => match regime {
+            Regime::Rising { step } => format!("rising({step:?})"),
             Regime::Dominant { gap, lane } => format!("dominant({gap:?}, lane {lane})"),
             Regime::Deep { level } => format!("deep({level:?})"),
             Regime::Mirror { span, phase: 0 } => format!("mirror({span})"),

@@ -24,7 +24,9 @@ enum Pass {
     Values,
 }
 
-const PASSES: [Pass; 10] = [
+/// Lengths, heads and dims come once more between literal bits and simpler values: a key that made a boundary visible stays what
+/// it is when others go, and simple values show less.
+const PASSES: [Pass; 13] = [
     Pass::Sequences,
     Pass::Lengths,
     Pass::Heads,
@@ -34,6 +36,9 @@ const PASSES: [Pass; 10] = [
     Pass::Mask,
     Pass::Relation,
     Pass::Literal,
+    Pass::Lengths,
+    Pass::Heads,
+    Pass::Dims,
     Pass::Values,
 ];
 
@@ -178,15 +183,18 @@ pub(super) fn smaller(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs, pass: usi
     }
 }
 
-/// Other values for the same structure: odd tries keep the regime, even ones take `mirror`, which shows order best, laid out for
-/// the case's lengths.
+/// Other values for the same structure: half of the tries take `mirror`, which shows order best, laid out for the case's lengths;
+/// with f32 outputs a quarter take `rising`, which shows blocks; the others keep the regime.
 pub(super) fn redraw(trial: &Trial, n: u32) -> Option<Trial> {
     let Data::Drawn { seed, regime } = trial.case.data else { return None };
     let mut trial = trial.clone();
     let seed = seed.wrapping_add(u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15)) & 0xffff_ffff;
     let problem = &trial.case.problem;
     let longest = problem.sequences.iter().map(|s| s.kv).max().unwrap_or(0);
-    let regime = if n % 2 == 0 && problem.alibi_slopes.is_none() && longest >= 3 {
+    let regime = if n % 4 == 3 && problem.out_dtype == Dtype::F32 {
+        // Every block moves the maximum: the last key alone makes a block boundary visible.
+        Regime::Rising { step: 0.25 }
+    } else if n % 2 == 0 && problem.alibi_slopes.is_none() && longest >= 3 {
         let span = longest.min(3 + n % 3);
         Regime::Mirror { span, phase: longest % span }
     } else {
@@ -213,24 +221,33 @@ fn down(n: u32, least: u32) -> Vec<u32> {
 }
 
 /// Ways to shorten one sequence.
-const LENGTH_STEPS: usize = 4;
+const LENGTH_STEPS: usize = 5;
 
 fn lengths(case: &Case, n: usize, way: usize) -> Vec<Case> {
     let it = case.problem.sequences[n];
     let cut = |q: std::ops::Range<u32>, kv: std::ops::Range<u32>| {
         let mut selection = Selection::all(&case.problem);
-        selection.sequences[n] = Keep { sequence: n, q, kv };
+        selection.sequences[n] = Keep::ranges(n, q, kv);
         selection.apply(case)
     };
     match way {
         // The last rows and their keys go: what is left stands where it stood.
         0 => down(it.q, 1).into_iter().map(|q| (q, it.kv.saturating_sub(it.q - q))).map(|(q, kv)| cut(0..q, 0..kv)).collect(),
-        // The first rows go, the keys stay.
-        1 => down(it.q, 1).into_iter().map(|q| cut(it.q - q..it.q, 0..it.kv)).collect(),
+        // Rows go from one end, the keys stay.
+        1 => down(it.q, 1).into_iter().flat_map(|q| [cut(it.q - q..it.q, 0..it.kv), cut(0..q, 0..it.kv)]).collect(),
         // The first keys go: positions move.
         2 => down(it.kv, 0).into_iter().map(|kv| cut(0..it.q, it.kv - kv..it.kv)).collect(),
         // The last keys go, the rows stay.
-        _ => down(it.kv, 0).into_iter().map(|kv| cut(0..it.q, 0..kv)).collect(),
+        3 => down(it.kv, 0).into_iter().map(|kv| cut(0..it.q, 0..kv)).collect(),
+        // Any one key goes. Drawn values belong to positions, so there it would be the same as the last.
+        _ if matches!(case.data, Data::Literal(_)) => (0..it.kv)
+            .map(|key| {
+                let mut selection = Selection::all(&case.problem);
+                selection.sequences[n].hole = Some(key);
+                selection.apply(case)
+            })
+            .collect(),
+        _ => Vec::new(),
     }
 }
 

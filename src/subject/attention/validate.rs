@@ -325,6 +325,9 @@ fn regime(problem: &Problem, regime: &Regime) -> Checked {
         Regime::Deep { level } => {
             ensure(level.is_finite() && level < 0.0, "data.level", || format!("is {level:?}; it must be finite and below zero"))
         }
+        Regime::Rising { step } => {
+            ensure(step.is_finite() && step > 0.0, "data.step", || format!("is {step:?}; it must be finite and above zero"))
+        }
         Regime::Mirror { span, .. } => {
             in_range(span, 2, MAX_LENGTH, "data.span")?;
             ensure(problem.alibi_slopes.is_none(), "data.regime", || {

@@ -56,7 +56,7 @@ fn row_group(case: &Case) -> Option<(Case, (usize, u32))> {
     // A lone last row keeps its position under a bottom-right or no causal mask; a top-left one needs the rows before it.
     let first = if problem.mask.causal == Some(Anchor::TopLeft) { 0 } else { it.q - 1 };
     let mut selection = Selection::sequences(problem, [n]);
-    selection.sequences = vec![Keep { sequence: n, q: first..it.q, kv: 0..it.kv }];
+    selection.sequences = vec![Keep::ranges(n, first..it.q, 0..it.kv)];
     let mut group = selection.apply(case);
     group.train.layout = TrainLayout::Varlen;
     Some((group, (n, first)))

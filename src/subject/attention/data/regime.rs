@@ -13,12 +13,15 @@ const F16_EDGE: f32 = 65_504.0;
 /// Score of the `tail` regime's peak over its tail: e^6 is 403 tail keys.
 const TAIL_GAP: f64 = 6.0;
 
+/// Positions up to which the scores of `rising` stay inside f32.
+const RISING_POSITIONS: f64 = 65_536.0;
+
 /// Makes rows of one problem's drawn data.
 pub(super) struct Generator {
     seed: u64,
     regime: Regime,
     dtype: Dtype,
-    /// The lane that carries a score (dominant, deep, tail).
+    /// The lane that carries a score (dominant, deep, tail, rising).
     lane: usize,
     /// What that lane holds in Q ...
     q_lane: f32,
@@ -39,6 +42,7 @@ impl Generator {
             Regime::Dominant { gap, lane } => ((lane % problem.d_qk) as usize, f64::from(gap).min(0.7 * largest_score)),
             Regime::Deep { level } => (0, f64::from(level).max(-largest_score)),
             Regime::Tail => (0, TAIL_GAP),
+            Regime::Rising { step } => (0, f64::from(step).min(largest_score / RISING_POSITIONS)),
             _ => (0, 0.0),
         };
         let (q_lane, k_lane) = factors(score, scale, problem.dtype);
@@ -59,7 +63,7 @@ impl Generator {
             Regime::Dominant { .. } | Regime::Tail => {
                 self.fill(row, key, |x, h| if x == lane { held * (1.0 + (h % 3) as f32 * 0.125) } else { normal(h) })
             }
-            Regime::Deep { .. } => self.fill(row, key, |x, h| if x == lane { held } else { normal(h) }),
+            Regime::Deep { .. } | Regime::Rising { .. } => self.fill(row, key, |x, h| if x == lane { held } else { normal(h) }),
             // Half of the rows on either side of the edge.
             Regime::Overflow => {
                 let size = self.large * if key & 1 == 0 { 31.0 / 32.0 } else { 33.0 / 32.0 };
@@ -92,6 +96,11 @@ impl Generator {
                 self.fill(row, own, |_, h| if h & 3 == 3 { held * (127.0 / 128.0) } else { held })
             }
             Regime::Deep { .. } => self.fill(row, own, |x, h| if x == lane { held } else { normal(h) * 0.125 }),
+            Regime::Rising { .. } => {
+                // Beyond the storage range the score stays where it is.
+                let carried = (held * position as f32).min(self.dtype.max_finite() as f32 / 2.0);
+                self.fill(row, own, |x, h| if x == lane { carried } else { normal(h) * (1.0 / 64.0) })
+            }
             Regime::Overflow => self.fill(row, own, |_, h| self.large + normal(h) * (1.0 / 16.0)),
             // Half of the lanes, so that scores still differ.
             Regime::Subnormal => self.fill(row, own, |_, h| if h & 1 == 0 { subnormal(self.dtype, h >> 1) } else { normal(h) }),
@@ -130,9 +139,12 @@ impl Generator {
                     if (h & 1 == 1) == second { magnitude } else { -magnitude }
                 }),
             },
-            Regime::Normal | Regime::Equal | Regime::Dominant { .. } | Regime::Deep { .. } | Regime::Tail => {
-                self.fill(row, own, |_, h| normal(h))
-            }
+            Regime::Normal
+            | Regime::Equal
+            | Regime::Dominant { .. }
+            | Regime::Deep { .. }
+            | Regime::Tail
+            | Regime::Rising { .. } => self.fill(row, own, |_, h| normal(h)),
         }
     }
 

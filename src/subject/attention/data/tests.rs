@@ -11,6 +11,8 @@ fn regimes() -> Vec<Regime> {
         Regime::Subnormal,
         Regime::Quantised,
         Regime::Tail,
+        Regime::Rising { step: 0.25 },
+        Regime::Rising { step: f32::MAX },
         Regime::Wide,
         Regime::OnehotV,
         Regime::ConstantV,

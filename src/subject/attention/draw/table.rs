@@ -124,6 +124,7 @@ pub(super) enum Kind {
     Subnormal,
     Quantised,
     Tail,
+    Rising,
     Wide,
     OnehotV,
     ConstantV,
@@ -151,6 +152,8 @@ pub(super) const REGIMES: &[(Kind, u32, u32)] = &[
     (Kind::Quantised, 4, 2),
     // Many small weights next to a large one: low-precision row sums stall.
     (Kind::Tail, 5, 2),
+    // Every block moves the maximum: a changed block length shows at the first position past it.
+    (Kind::Rising, 5, 2),
     // Operands cut to fewer bits, as TF32 does (pytorch#161022).
     (Kind::Wide, 6, 2),
     // The output is the probability row: which keys were read.

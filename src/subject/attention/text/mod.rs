@@ -127,7 +127,7 @@ pub struct KernelFields(pub Vec<(String, String)>);
 const KERNEL: &str = "ref";
 
 /// Regime names, in the order of [`super::Regime`].
-const REGIMES: [&str; 12] = [
+const REGIMES: [&str; 13] = [
     "normal",
     "equal",
     "dominant",
@@ -136,6 +136,7 @@ const REGIMES: [&str; 12] = [
     "subnormal",
     "quantised",
     "tail",
+    "rising",
     "wide",
     "onehot_v",
     "constant_v",

@@ -213,9 +213,10 @@ fn request(field: &Field<'_, '_>) -> Result<Request, InputError> {
 }
 
 fn data(field: &Field<'_, '_>, problem: &Problem) -> Result<Data, InputError> {
-    let section = field.table(&["from", "seed", "regime", "gap", "lane", "level", "span", "phase", "q", "k", "v", "sha256"])?;
+    let section =
+        field.table(&["from", "seed", "regime", "gap", "lane", "level", "step", "span", "phase", "q", "k", "v", "sha256"])?;
     let from = section.need("from")?.choice("source of data", &["drawn", "literal", "captured"])?;
-    section.only_with(&["seed", "regime", "gap", "lane", "level", "span", "phase"], from == 0, "from = \"drawn\"")?;
+    section.only_with(&["seed", "regime", "gap", "lane", "level", "step", "span", "phase"], from == 0, "from = \"drawn\"")?;
     section.only_with(&["q", "k", "v"], from == 1, "from = \"literal\"")?;
     section.only_with(&["sha256"], from == 2, "from = \"captured\"")?;
     Ok(match from {
@@ -239,6 +240,7 @@ fn regime(section: &Section<'_, '_>) -> Result<Regime, InputError> {
     let name = REGIMES[section.need("regime")?.choice("regime", &REGIMES)?];
     section.only_with(&["gap", "lane"], name == "dominant", "regime = \"dominant\"")?;
     section.only_with(&["level"], name == "deep", "regime = \"deep\"")?;
+    section.only_with(&["step"], name == "rising", "regime = \"rising\"")?;
     section.only_with(&["span", "phase"], name == "mirror", "regime = \"mirror\"")?;
     Ok(match name {
         "normal" => Regime::Normal,
@@ -249,6 +251,7 @@ fn regime(section: &Section<'_, '_>) -> Result<Regime, InputError> {
         "subnormal" => Regime::Subnormal,
         "quantised" => Regime::Quantised,
         "tail" => Regime::Tail,
+        "rising" => Regime::Rising { step: section.need("step")?.f32()? },
         "wide" => Regime::Wide,
         "onehot_v" => Regime::OnehotV,
         "constant_v" => Regime::ConstantV,

@@ -140,6 +140,7 @@ impl Text {
                         self.field("lane", lane);
                     }
                     Regime::Deep { level } => self.field("level", F32(level)),
+                    Regime::Rising { step } => self.field("step", F32(step)),
                     Regime::Mirror { span, phase } => {
                         self.field("span", span);
                         self.field("phase", phase);
@@ -254,6 +255,7 @@ pub(in crate::subject::attention) fn regime_name(regime: &Regime) -> &'static st
         Regime::Subnormal => "subnormal",
         Regime::Quantised => "quantised",
         Regime::Tail => "tail",
+        Regime::Rising { .. } => "rising",
         Regime::Wide => "wide",
         Regime::OnehotV => "onehot_v",
         Regime::ConstantV => "constant_v",

@@ -54,7 +54,7 @@ impl Choices {
     }
 
     fn regime(&mut self, alibi: bool) -> Regime {
-        match self.below(if alibi { 11 } else { 12 }) {
+        match self.below(if alibi { 12 } else { 13 }) {
             0 => Regime::Normal,
             1 => Regime::Equal,
             2 => Regime::Dominant { gap: self.positive(), lane: self.below(9) },
@@ -66,6 +66,7 @@ impl Choices {
             8 => Regime::Wide,
             9 => Regime::OnehotV,
             10 => Regime::ConstantV,
+            11 => Regime::Rising { step: self.positive() },
             _ => Regime::Mirror { span: 2 + self.below(9), phase: self.below(9) },
         }
     }
