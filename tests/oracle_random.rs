@@ -222,9 +222,9 @@ fn plain(drawn: &Drawn, sequence: usize, row: u32, head: usize, weighting: Weigh
         }
         plain.value_abs.push(absolute.to_f64());
         plain.value_error.push(error.to_f64());
-        plain.o.push((sum / &total, absolute / &total >> 800));
+        plain.o.push((sum / &total, (absolute / &total) >> 800));
     }
-    let radius = Float::with_val(BITS, max.abs_ref()) + 1u32 >> 800;
+    let radius = (Float::with_val(BITS, max.abs_ref()) + 1u32) >> 800;
     plain.lse = (total.ln() + max, radius);
     Some(plain)
 }

@@ -28,7 +28,7 @@ pub use sums::{RowSums, Weighting};
 use super::Problem;
 use crate::number::Dtype;
 use crate::tensor::Tensor;
-use boundary::{Between, beside, between};
+use boundary::{Between, beside, between, quickly};
 use enclosure::Enclosure;
 use exact::Exact;
 use inputs::{Inputs, Row};
@@ -99,8 +99,13 @@ impl Truth {
     const NOT_FINITE: Truth = Truth { value: f64::NAN, radius: f64::INFINITY, answer: Answer::NotFinite };
 
     /// An enclosure, decided if no boundary lies in it.
+    #[inline]
     fn enclosed(dtype: Dtype, value: f64, radius: f64) -> Truth {
-        let answer = match between(dtype, value - radius, value + radius) {
+        let (lo, hi) = (value - radius, value + radius);
+        if let Some(bits) = quickly(dtype, lo, hi) {
+            return Truth { value, radius, answer: Answer::Decided(bits) };
+        }
+        let answer = match between(dtype, lo, hi) {
             Between::Nothing(bits) => Answer::Decided(bits),
             Between::One(_) | Between::Many => Answer::Undecided,
         };
