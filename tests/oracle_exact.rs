@@ -291,5 +291,6 @@ fn modes_have_names() {
     for mode in [Mode::Enclosure, Mode::Mpfr, Mode::Off] {
         assert_eq!(mode.to_string().parse(), Ok(mode));
     }
+    assert!(Oracle::new(Mode::Off).row(0, 0, 0, &[]).o.is_empty());
     assert!("fast".parse::<Mode>().unwrap_err().contains("enclosure"));
 }

@@ -23,11 +23,11 @@
 //!
 //! **Weights.** `m` is the largest `s^`, a number like any other, so `out = sum W v / sum W` and `lse = m + ln sum W` with
 //! `W_j = e^(s_j - m)` exactly. `t_j = fl(s^_j - m)` gives `s_j - m = t_j + theta`, `|theta| <= delta_j = |s^_j - s_j| + u|t_j|`, counted
-//! as `2 u |t_j|`. `w_j = exp(t_j)` is correctly rounded (CORE-MATH: proven; never the platform's). For `delta <= 1`,
+//! as `2 u |t_j|`. `w_j = exp(t_j)` is correctly rounded (CORE-MATH: proven; never the platform's). For `delta <= 2^-20`,
 //! `e^delta - 1 <= delta + delta^2`, hence
 //! `|W_j - w_j| <= w_j ((1+u)(delta + delta^2) + u) + 4 * 2^-1075 <= w_j (delta + delta^2 + 3u) + 2^-1073`, where the last term covers a
-//! subnormal or vanished `w_j`. A key with `delta > 1` but `t + delta < -800` has `W < 2^-1154`: it takes `w = 0` and falls under that
-//! term. Any other `delta > 1` ends the attempt.
+//! subnormal or vanished `w_j`. A key of larger `delta` but `t + delta < -800` has `W < 2^-1154`: it takes `w = 0` and falls under that
+//! term. Any other large `delta` ends the attempt: the sums would mean little to the accuracy bound, whatever they prove.
 //!
 //! **Sums.** `N = sum W v`, `L = sum W` (a sink is one more term of `L`). `w v` is *not* exact in `f64`: one rounding. With fact 1,
 //! `|N - N^| <= sum w_j (delta_j + delta_j^2 + 3u + (h + 1) u) |v_j|` plus underflow. So with
@@ -48,6 +48,8 @@ pub(super) const U: f64 = f64::EPSILON / 2.0;
 pub(super) const SLACK: f64 = 1.0 + 1.0 / (1u32 << 28) as f64;
 /// See fact 2.
 const LARGEST: usize = 1 << 18;
+/// 2^-20, see "Weights".
+const LARGEST_DELTA: f64 = 1.0 / (1u32 << 20) as f64;
 /// 2^-1072, see "Sums".
 const UNDERFLOW: f64 = f64::from_bits(4);
 
@@ -144,14 +146,14 @@ impl Enclosure {
         for (&t, &error) in self.distance.iter().zip(&self.score_error) {
             let delta = error + 2.0 * U * t.abs();
             let weight = if t < -746.0 { 0.0 } else { core_math::exp(t) };
-            let coefficient = if delta <= 1.0 {
+            let coefficient = if delta <= LARGEST_DELTA {
                 weight * (delta + delta * delta + sum_error)
             } else {
                 // The tenfold margin below -745 also covers the roundings of `delta` itself.
                 sound &= t + delta * SLACK < -800.0 && !homogeneous;
                 0.0
             };
-            let weight = if delta <= 1.0 { weight } else { 0.0 };
+            let weight = if delta <= LARGEST_DELTA { weight } else { 0.0 };
             total_error += coefficient;
             self.delta.push(delta);
             self.weight.push(weight);
