@@ -17,8 +17,9 @@ pub struct Weighting {
 
 /// Sums over one row and head, with `w = e^(s - m)` and `m` the row's largest score.
 ///
-/// `weight`, `value_abs` and `max_score` are within 2^-20 relative of the truth wherever the row was decided; `weight_error` and
-/// `value_error` are upper bounds of theirs (to 2^-1070 absolute). Lanes whose values hold a NaN or infinity are not meaningful.
+/// `max_score` is within 2^-20, or one rounding, of the truth; `weight` and `value_abs` are within 2^-19 relative; `weight_error`
+/// and `value_error` are upper bounds of theirs (to 2^-1070 absolute), at most 2% too large. All are zero where the row's answers are
+/// `NotFinite`; lanes whose own values hold a NaN or infinity mean nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowSums {
     /// Visible keys; a sink is not counted.
