@@ -1,5 +1,5 @@
 //! The reference kernel: a textbook flash kernel and a paged split-KV kernel over one row core, parameterised by
-//! [`Numerics`](super::numerics::Numerics) and by what its calls actually mean. This scalar code is the definition of the numerics.
+//! [`Numerics`] and by what its calls actually mean. This scalar code is the definition of the numerics.
 //!
 //! A sequence's keys and values are decoded once for each KV head; dead slots are never read. Every sum lies on the cells that the
 //! row's [recipe](super::recipe) names.
