@@ -147,10 +147,12 @@ pub struct Inaccuracy {
     pub bits: u32,
     /// The true value, correctly rounded, where decided.
     pub truth: Option<u32>,
-    /// `|value - true|` in ULPs of the true value; infinite for a non-finite result.
-    pub error_ulps: f64,
-    /// The bound, in the same unit.
-    pub bound_ulps: f64,
+    /// `|value - true|`; infinite for a non-finite result.
+    pub error: f64,
+    /// What its arithmetic allows, computed.
+    pub bound: f64,
+    /// One ULP at the true value.
+    pub ulp: f64,
     /// Elements beyond their bound.
     pub exceeding: u64,
     /// Elements judged.
@@ -265,6 +267,10 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind, in check order.
+    pub const ALL: [Kind; 6] =
+        [Kind::Fault, Kind::Inaccurate, Kind::Mismatch, Kind::NotInvariant, Kind::Undecided, Kind::Skipped];
+
     /// True for the four kinds that fail a run; undecided and skipped fail nothing and pass nothing.
     pub fn is_failure(self) -> bool {
         !matches!(self, Kind::Undecided | Kind::Skipped)

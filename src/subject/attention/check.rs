@@ -426,6 +426,17 @@ fn attach(differences: &mut [Difference], problem: &Problem, row: usize, head: u
     }
 }
 
+/// One element beyond its bound.
+struct Excess {
+    dtype: Dtype,
+    bits: u32,
+    truth: Option<u32>,
+    error: f64,
+    bound: f64,
+    ulp: f64,
+    index: Index,
+}
+
 /// Measures one side against the true values.
 struct Judge<'a> {
     path: Path,
@@ -513,7 +524,7 @@ impl<'a> Judge<'a> {
         self.accuracy.judged += 1;
         self.accuracy.correctly_rounded += u64::from(right);
         if !right {
-            self.report(output, dtype, bits, None, f64::INFINITY, 0.0, index, f64::INFINITY);
+            self.report(output, Excess { dtype, bits, truth: None, error: f64::INFINITY, bound: 0.0, ulp: 1.0, index });
         }
     }
 
@@ -550,16 +561,15 @@ impl<'a> Judge<'a> {
                         Answer::Decided(bits) => Some(bits),
                         _ => None,
                     };
-                    let bound = bound + extra;
-                    let beyond = if error.is_nan() { f64::INFINITY } else { error / bound.max(ulp * 1e-9) };
-                    let error_ulps = if error.is_nan() { f64::INFINITY } else { error / ulp };
-                    self.report(output, dtype, bits, right, error_ulps, bound / ulp, index, beyond);
+                    let error = if error.is_nan() { f64::INFINITY } else { error };
+                    self.report(output, Excess { dtype, bits, truth: right, error, bound: bound + extra, ulp, index });
                 }
             }
             Bound::Unbounded => {
                 self.accuracy.unbounded += 1;
                 if let Some(index) = exceeded {
-                    self.report(output, dtype, bits, None, f64::INFINITY, f64::INFINITY, index, f64::INFINITY);
+                    let (error, bound) = (f64::INFINITY, f64::INFINITY);
+                    self.report(output, Excess { dtype, bits, truth: None, error, bound, ulp, index });
                 }
             }
             Bound::OutOfRange(why) => {
@@ -571,31 +581,22 @@ impl<'a> Judge<'a> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn report(
-        &mut self,
-        output: usize,
-        dtype: Dtype,
-        bits: u32,
-        truth: Option<u32>,
-        error_ulps: f64,
-        bound_ulps: f64,
-        index: Index,
-        beyond: f64,
-    ) {
-        let exceeding = match &self.worst[output] {
-            Some((worst, it)) if *worst >= beyond => {
-                let exceeding = it.exceeding + 1;
-                self.worst[output].as_mut().expect("just matched").1.exceeding = exceeding;
-                return;
+    fn report(&mut self, output: usize, excess: Excess) {
+        let Excess { dtype, bits, truth, error, bound, ulp, index } = excess;
+        // A bound of zero is beyond any ratio.
+        let beyond = if bound > 0.0 { error / bound } else { f64::INFINITY };
+        let exceeding = match &mut self.worst[output] {
+            Some((worst, it)) => {
+                it.exceeding += 1;
+                if *worst >= beyond {
+                    return;
+                }
+                it.exceeding
             }
-            Some((_, it)) => it.exceeding + 1,
             None => 1,
         };
-        let name = ["o", "lse"][output];
-        let path = self.path;
-        let inaccuracy =
-            Inaccuracy { path, output: name, dtype, index, bits, truth, error_ulps, bound_ulps, exceeding, judged: 0 };
+        let (name, path) = (["o", "lse"][output], self.path);
+        let inaccuracy = Inaccuracy { path, output: name, dtype, index, bits, truth, error, bound, ulp, exceeding, judged: 0 };
         self.worst[output] = Some((beyond, inaccuracy));
     }
 

@@ -3,16 +3,20 @@
 //! `replay` prints it and the snapshots hold it, so it has no times and no paths but the one it is given.
 
 use super::cause::{Cause, cause};
-use super::check::{Pair, Scratch, Trial};
+use super::check::{Implementation, Pair, Trial};
 use super::drive::Poison;
 use super::kernel::Call;
 use super::recipe::{Recipe, RecipeDifference};
 use super::reference::Reference;
 use super::reference::trace::{Divergence, Trace, first_divergence};
 use super::relation::SidedRelation;
-use super::{Case, file::EXPECT_MATCH, show};
+use super::{
+    Case,
+    file::{EXPECT_MATCH, EXPECT_NOTHING},
+    show,
+};
 use crate::finding::{Difference, Element, Finding, Nearer, Path, Verdict};
-use crate::number::{Dtype, Ulps};
+use crate::number::{Class, Dtype, Ulps};
 use crate::tensor::Index;
 use std::fmt::Write;
 
@@ -31,6 +35,7 @@ impl Explanation {
     pub fn meets(&self, expected: &str) -> bool {
         match expected {
             EXPECT_MATCH => self.verdict.is_match(),
+            EXPECT_NOTHING => self.verdict.findings.is_empty() && self.verdict.compared == 0,
             signature => self.verdict.findings.iter().any(|finding| finding.signature() == signature),
         }
     }
@@ -53,7 +58,9 @@ pub fn explain(pair: &Pair, trial: &Trial, file: &str) -> Explanation {
             for finding in &verdict.findings {
                 describe(&mut text, finding);
             }
-            let runs = runs(pair, trial, headline, &mut scratch);
+            // A difference in bits shows more than a distance from the truth: two runs can be laid side by side.
+            let shown = verdict.findings.iter().find(|it| it.difference().is_some()).unwrap_or(headline);
+            let runs = runs(pair, trial, shown);
             if let Some(sentence) = runs.divergence {
                 let _ = writeln!(text, "first divergence: {sentence}");
             }
@@ -85,15 +92,14 @@ fn describe(text: &mut String, finding: &Finding) {
             let truth = it.truth.map_or("unknown".into(), value);
             let counts = format!("{} of {} elements beyond their bound", it.exceeding, it.judged);
             let _ = writeln!(text, "verdict: inaccurate {} ({}), {counts}", it.output, it.path);
-            writeln!(
-                text,
-                "  {}[{}]: {}  true {truth}  error {:.3} ULP, bound {:.3} ULP",
-                it.output,
-                it.index,
-                value(it.bits),
-                it.error_ulps,
-                it.bound_ulps
-            )
+            // Beside zero an ULP is the least subnormal, and counts of it say nothing.
+            let distance = |x: f64| match it.truth.is_some_and(|bits| it.dtype.class(bits) == Class::Normal) {
+                true => format!("{:.3} ULP", x / it.ulp),
+                false => format!("{x:.3e}"),
+            };
+            let (error, bound) = (distance(it.error), distance(it.bound));
+            let (output, index, bits) = (it.output, &it.index, value(it.bits));
+            writeln!(text, "  {output}[{index}]: {bits}  true {truth}  error {error}, bound {bound}")
         }
         Finding::Fault { path, fault } => writeln!(text, "verdict: fault ({path}): {fault}"),
         Finding::Undecided { output, elements, index } => {
@@ -154,7 +160,7 @@ struct RowRun {
     trace: Option<Trace>,
 }
 
-fn runs(pair: &Pair, trial: &Trial, finding: &Finding, _scratch: &mut Scratch) -> Runs {
+fn runs(pair: &Pair, trial: &Trial, finding: &Finding) -> Runs {
     let case = &trial.case;
     match finding {
         Finding::Mismatch(difference) => {
@@ -175,6 +181,24 @@ fn runs(pair: &Pair, trial: &Trial, finding: &Finding, _scratch: &mut Scratch) -
             let base = row_run(pair, *path, case, Poison::Nan, &element.index);
             let changed = row_run(pair, *path, &variant.case, poison, &element.index);
             between(base, changed, ["The base run", "the changed run"])
+        }
+        // Only the truth to compare with: the kernel as it claims to be stands in for it.
+        Finding::Inaccurate(it) => {
+            let Some(reference) = pair.side(it.path).reference.as_deref() else { return Runs::default() };
+            let mut claimed = reference.clone();
+            claimed.numerics = reference.profile.unwrap_or(reference.numerics);
+            claimed.actual = reference.declared;
+            if claimed.numerics == reference.numerics && claimed.actual == reference.actual {
+                return Runs::default();
+            }
+            let mut honest = pair.clone();
+            match it.path {
+                Path::Train => honest.train = Implementation::reference(claimed),
+                Path::Infer => honest.infer = Implementation::reference(claimed),
+            }
+            let claimed = row_run(&honest, it.path, case, Poison::Nan, &it.index);
+            let actual = row_run(pair, it.path, case, Poison::Nan, &it.index);
+            between(claimed, actual, ["The kernel it claims to be", "this kernel"])
         }
         _ => Runs::default(),
     }

@@ -7,13 +7,16 @@ use super::reference::Reference;
 use super::relation::SidedRelation;
 use super::text::{CaseFile, KernelFields, Run};
 use super::{Data, text};
-use crate::finding::Finding;
+use crate::finding::{Finding, Kind};
 use crate::input_error::InputError;
 use std::path::Path;
 use std::sync::Arc;
 
 /// `[run] expect` of a case without findings.
 pub const EXPECT_MATCH: &str = "match";
+
+/// `[run] expect` of a case in which there is nothing to compare.
+pub const EXPECT_NOTHING: &str = "nothing";
 
 /// A loaded case file.
 pub struct Loaded {
@@ -50,6 +53,13 @@ pub fn load(path: &Path, captured: Option<Arc<Captured>>) -> Result<Loaded, Inpu
     let relation = relation.map_err(|reason| wrong(Some("run.relation"), reason))?;
     if relation.is_some_and(|it| it.apply(&file.case).is_none()) {
         return Err(wrong(Some("run.relation"), "means nothing for this case on this path".into()));
+    }
+    let expect = &file.run.expect;
+    let kind = expect.split(' ').next().unwrap_or_default();
+    if expect != EXPECT_MATCH && expect != EXPECT_NOTHING && !Kind::ALL.iter().any(|it| it.name() == kind) {
+        let kinds: Vec<&str> = Kind::ALL.iter().map(|it| it.name()).collect();
+        let reason = format!("`{expect}` is neither {EXPECT_MATCH}, {EXPECT_NOTHING} nor a finding ({} ...)", kinds.join(", "));
+        return Err(wrong(Some("run.expect"), reason));
     }
     if let Data::Captured { sha256 } = &file.case.data {
         match &captured {

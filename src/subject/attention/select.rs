@@ -153,7 +153,7 @@ fn keep_all(problem: &Problem, n: usize) -> Keep {
     Keep::ranges(n, 0..sequence.q, 0..sequence.kv)
 }
 
-/// Cuts the inference plan back to what the problem's lengths and mask allow; a valid plan is left as it is.
+/// Cuts the inference plan back to what the problem's lengths and mask allow. Steps larger than a sequence become the sequence.
 pub fn fit_plans(case: &mut Case) {
     let stepwise = case.problem.mask.causal == Some(Anchor::BottomRight);
     for (sequence, request) in case.problem.sequences.iter().zip(&mut case.infer.requests) {
@@ -166,6 +166,8 @@ pub fn fit_plans(case: &mut Case) {
             continue;
         }
         request.hit = request.hit.min(sequence.q.saturating_sub(1));
+        request.then = request.then.min(sequence.q.max(1));
+        request.reject = request.reject.min(request.then - 1);
         let mut left = sequence.q - request.hit;
         request.chunks.retain_mut(|chunk| {
             *chunk = (*chunk).min(left);

@@ -403,26 +403,3 @@ fn most_drawn_cases_show_order() {
         assert!(shown * 100 > capable * 65, "{dtype}: {shown} of {capable}");
     }
 }
-
-/// Not a test of time, but the figure to watch: `cargo test --release -- --ignored --nocapture data_speed`.
-#[test]
-#[ignore = "prints a measurement"]
-fn data_speed() {
-    for dtype in [Dtype::F32, Dtype::BF16, Dtype::F16] {
-        for regime in [Regime::Normal, Regime::Wide, Regime::Overflow, Regime::Mirror { span: 8, phase: 0 }] {
-            for d in [4, 16, 64] {
-                let mut case = case(&[(0, 64, 64)], &[0, 1], &[0, 1], dtype, regime);
-                (case.problem.d_qk, case.problem.d_v) = (d, d);
-                let once = || {
-                    let start = std::time::Instant::now();
-                    let inputs = Inputs::new(&case, None);
-                    let values = inputs.q.bits.len() + inputs.k.bits.len() + inputs.v.bits.len();
-                    start.elapsed().as_nanos() as f64 / values as f64
-                };
-                // The least of many: the others were interrupted.
-                let least = (0..200).map(|_| once()).fold(f64::INFINITY, f64::min);
-                println!("{dtype} {regime:?} d={d}: {least:.2} ns per value");
-            }
-        }
-    }
-}

@@ -383,11 +383,3 @@ fn profiles_have_names() {
     }
     assert!("tiny".parse::<Profile>().unwrap_err().contains("quick, mixed, long"));
 }
-
-#[test]
-#[ignore = "prints a measurement"]
-fn draw_speed() {
-    let start = std::time::Instant::now();
-    let cases: usize = campaign(Profile::Mixed, 100_000, &[16, 64]).map(|case| usize::from(case.train.block_q > 0)).sum();
-    println!("{:.0} ns per case", start.elapsed().as_nanos() as f64 / cases as f64);
-}
