@@ -103,8 +103,8 @@ fn knobs(trial: &Trial) -> u64 {
     knob(u64::from(problem.softcap.is_some()));
     knob(u64::from(problem.sinks.is_some()));
     knob(u64::from(problem.alibi_slopes.is_some()));
-    knob(u64::from(problem.mask.window_left.is_some()));
-    knob(u64::from(problem.mask.window_right.is_some()));
+    knob(problem.mask.window_left.map_or(0, |left| 1 + u64::from(left)));
+    knob(problem.mask.window_right.map_or(0, |right| 1 + u64::from(right)));
     knob(match problem.mask.causal {
         None => 0,
         Some(Anchor::BottomRight) => 1,
@@ -369,8 +369,15 @@ fn masks(case: &Case) -> Vec<Case> {
     problem(&|it| it.softcap = None);
     problem(&|it| it.sinks = None);
     problem(&|it| it.alibi_slopes = None);
+    // A window that cannot go gets narrower: then its sequence can get shorter.
     problem(&|it| it.mask.window_left = None);
+    for left in case.problem.mask.window_left.map_or(Vec::new(), |left| down(left, 0)) {
+        problem(&|it| it.mask.window_left = Some(left));
+    }
     problem(&|it| it.mask.window_right = None);
+    for right in case.problem.mask.window_right.map_or(Vec::new(), |right| down(right, 0)) {
+        problem(&|it| it.mask.window_right = Some(right));
+    }
     problem(&|it| it.mask.causal = None);
     if case.problem.mask.causal == Some(Anchor::TopLeft) {
         problem(&|it| it.mask.causal = Some(Anchor::BottomRight));
