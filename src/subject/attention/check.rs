@@ -275,8 +275,9 @@ impl Pair {
             .collect();
         // Two sides with one arithmetic share one weighting; that is the usual case and the fast one.
         let shared = judges.len() == 2 && judges[0].numerics == judges[1].numerics;
-        if shared {
-            judges[1].slot = 0;
+        for (n, judge) in judges.iter_mut().enumerate() {
+            // Weightings are those of the sides that ran: a lone inference side has the first.
+            judge.slot = if shared { 0 } else { n };
         }
         let mut undecided = [Undecided::new("o"), Undecided::new("lse")];
         let mut weightings: Vec<Weighting> = Vec::with_capacity(2);
@@ -451,7 +452,7 @@ impl<'a> Judge<'a> {
             numerics: implementation.kernel.numerics(),
             conventions: implementation.kernel.conventions(),
             has_lse: implementation.kernel.has_lse(),
-            slot: path as usize,
+            slot: 0,
             accuracy: Accuracy::default(),
             worst: [None, None],
             judged: [0, 0],
