@@ -313,9 +313,16 @@ fn infer_plans(case: &Case) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut plan = |change: &dyn Fn(&mut InferPlan)| cases.push(changed(case, |case| change(&mut case.infer)));
     plan(&|infer| infer.cache = Cache::Contiguous { spare: 0 });
+    if let Cache::Contiguous { spare } = case.infer.cache {
+        for spare in down(spare, 0) {
+            plan(&|infer| infer.cache = Cache::Contiguous { spare });
+        }
+    }
     if let Cache::Paged { page, spare, shuffle, recycled } = case.infer.cache {
         plan(&|infer| infer.cache = Cache::Paged { page, spare: 0, shuffle: 0, recycled: false });
-        plan(&|infer| infer.cache = Cache::Paged { page, spare: 0, shuffle, recycled });
+        for spare in down(spare, 0) {
+            plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled });
+        }
         plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle: 0, recycled });
         plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled: false });
         for page in down(page, 1) {
@@ -325,7 +332,9 @@ fn infer_plans(case: &Case) -> Vec<Case> {
     plan(&|infer| infer.order = identity(infer.order.len()));
     plan(&|infer| infer.rotate = false);
     plan(&|infer| infer.budget = None);
-    plan(&|infer| infer.bucket = 1);
+    for bucket in down(case.infer.bucket, 1) {
+        plan(&|infer| infer.bucket = bucket);
+    }
     cases
 }
 
@@ -341,9 +350,13 @@ fn requests(case: &Case, n: usize) -> Vec<Case> {
     // One prefill of everything is the simplest schedule.
     change(&|it| *it = super::Request { hit: 0, join: 0, chunks: Vec::new(), then: q.max(1), reject: 0, preempt: None });
     change(&|it| (it.chunks, it.then, it.reject) = (Vec::new(), q.max(1), 0));
-    change(&|it| it.join = 0);
+    for join in down(request.join, 0) {
+        change(&|it| it.join = join);
+    }
     change(&|it| it.preempt = None);
-    change(&|it| it.reject = 0);
+    for reject in down(request.reject, 0) {
+        change(&|it| it.reject = reject);
+    }
     for hit in down(request.hit, 0) {
         change(&|it| it.hit = hit);
     }
