@@ -159,8 +159,28 @@ fn a_failure_keeps_its_reason() {
     let kernel = faulty(|_, _, _| Err(KernelError::Failed("device lost".into())));
     let attention = against(kernel, Mode::Off);
     let found = first(&attention, 10, |_, finding| finding.kind() == Kind::Fault).expect("a fault");
-    let expected = Finding::Fault { path: Path::Infer, fault: Fault::Failed("device lost".into()) };
+    let expected = Finding::Fault { path: Path::Infer, fault: Fault::Failed("device lost".into()), relation: None };
     assert_eq!(found.finding, expected);
+}
+
+/// A fault that only a changed run shows keeps the change: without it the case would not show it again.
+#[test]
+fn a_panic_in_company_only() {
+    let kernel = faulty(|reference, call, mut outputs| {
+        if let Call::Paged(call) = call {
+            assert!(call.cache_seqlens.len() < 6, "six entries");
+        }
+        honest(reference, call, &mut outputs)
+    });
+    let attention = against(kernel, Mode::Off);
+    let relation = |finding: &Finding| match finding {
+        Finding::Fault { relation, .. } => relation.clone(),
+        _ => None,
+    };
+    let found = first(&attention, 600, |_, finding| relation(finding).is_some()).expect("a fault under a relation");
+    let small = shrunk(&attention, &found);
+    assert_eq!(relation(&small.finding).as_deref(), Some("infer bucket size=6"));
+    assert_eq!(kv(&small.trial), [0]);
 }
 
 #[test]

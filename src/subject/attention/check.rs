@@ -144,7 +144,7 @@ impl Pair {
             if oracle || pair || relations.iter().any(|it| it.path == path) {
                 match self.drive(path, case, &inputs, Poison::Nan, None) {
                     Ok(produced) => *side = Some(produced),
-                    Err(stop) => verdict.findings.push(stopped(path, stop)),
+                    Err(stop) => verdict.findings.push(stopped(path, stop, None)),
                 }
             }
         }
@@ -222,7 +222,7 @@ impl Pair {
         let other_inputs = fresh.as_ref().unwrap_or(inputs);
         let changed = match self.drive(relation.path, &variant.case, other_inputs, poison, None) {
             Ok(changed) => changed,
-            Err(stop) => return verdict.findings.push(stopped(relation.path, stop)),
+            Err(stop) => return verdict.findings.push(stopped(relation.path, stop, Some(relation))),
         };
         let problem = &case.problem;
         let names = ["base", "changed"];
@@ -319,10 +319,10 @@ fn skip(verdict: &mut Verdict, reason: String) {
     verdict.findings.push(Finding::Skipped { reason });
 }
 
-fn stopped(path: Path, stop: Stop) -> Finding {
+fn stopped(path: Path, stop: Stop, relation: Option<SidedRelation>) -> Finding {
     match stop {
         Stop::Unsupported(reason) => Finding::Skipped { reason: format!("{path}: {reason}") },
-        Stop::Fault(fault) => Finding::Fault { path, fault },
+        Stop::Fault(fault) => Finding::Fault { path, fault, relation: relation.map(|it| it.to_string()) },
     }
 }
 

@@ -95,7 +95,10 @@ fn describe(text: &mut String, finding: &Finding) {
                 it.bound_ulps
             )
         }
-        Finding::Fault { path, fault } => writeln!(text, "verdict: fault ({path}): {fault}"),
+        Finding::Fault { path, fault, relation: None } => writeln!(text, "verdict: fault ({path}): {fault}"),
+        Finding::Fault { path, fault, relation: Some(relation) } => {
+            writeln!(text, "verdict: fault ({path}): {fault}, under `{relation}`")
+        }
         Finding::Undecided { output, elements, index } => {
             writeln!(text, "verdict: undecided: {elements} elements of {output}, first {output}[{index}]")
         }

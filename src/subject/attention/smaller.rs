@@ -194,7 +194,7 @@ pub(super) fn redraw(trial: &Trial, n: u32) -> Option<Trial> {
     let regime = if n % 4 == 3 && problem.out_dtype == Dtype::F32 {
         // Every block moves the maximum: the last key alone makes a block boundary visible.
         Regime::Rising { step: 0.25 }
-    } else if n % 2 == 0 && problem.alibi_slopes.is_none() && longest >= 3 {
+    } else if n.is_multiple_of(2) && problem.alibi_slopes.is_none() && longest >= 3 {
         let span = longest.min(3 + n % 3);
         Regime::Mirror { span, phase: longest % span }
     } else {
