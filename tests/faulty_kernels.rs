@@ -6,17 +6,20 @@ use harness::{against, first, named, pair, shrunk};
 use lastbit::finding::{Axis, Fault, Finding, Kind, Path};
 use lastbit::lab::{Campaign, Flow, Length, Statistics, run};
 use lastbit::number::{Class, Dtype};
-use lastbit::subject::attention::check::{Implementation, Trial};
+use lastbit::subject::Subject;
+use lastbit::subject::attention::check::{Checks, Implementation, Trial};
 use lastbit::subject::attention::conventions::Conventions;
+use lastbit::subject::attention::drive::schedule;
 use lastbit::subject::attention::kernel::{
     AttentionKernel, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall,
 };
 use lastbit::subject::attention::numerics::{Numerics, Split};
 use lastbit::subject::attention::oracle::Mode;
 use lastbit::subject::attention::reference::Reference;
-use lastbit::subject::attention::{Attention, Cache, Side};
-use std::sync::Arc;
+use lastbit::subject::attention::{Attention, Cache, Data, Regime, Side};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A call of the reference kernel with something wrong before, after or in place of it.
 type Body = dyn Fn(&Reference, Call<'_>, Outputs<'_>) -> Result<(), KernelError> + Send + Sync;
@@ -113,6 +116,10 @@ fn small(attention: &Attention, signature: &str) -> Trial {
     let small = shrunk(attention, &found);
     println!("{signature}: case {}, {} evaluations, {:?}", found.index, small.evaluations, small.trial.case.problem.sequences);
     small.trial
+}
+
+fn named_pair() -> Attention {
+    pair(named("ref:aligned"), named("ref:aligned"), Mode::Off)
 }
 
 fn kv(trial: &Trial) -> Vec<u32> {
@@ -316,6 +323,51 @@ fn depends_on_its_neighbours() {
     let trial = small(&attention, "not_invariant infer company o");
     assert!(trial.case.problem.sequences.len() <= 2);
     assert_eq!(campaign(&attention, 200).of(Kind::Inaccurate), 0, "every split is accurate");
+}
+
+/// A row that comes back after a preemption or a rejected draft is compared again: a kernel that is wrong only then is found, and in
+/// no other case.
+#[test]
+fn wrong_the_second_time() {
+    let mut twice = 0;
+    for index in 0..400 {
+        let mut trial = named_pair().draw(1, index);
+        // Rows must be told apart by their queries alone.
+        trial.case.data = Data::Drawn { seed: index, regime: Regime::Normal };
+        trial.checks = Checks::Only { oracle: false, pair: true, relation: None };
+        let seen = Mutex::new(HashSet::new());
+        let attention = against(
+            faulty(move |reference, call, mut outputs| {
+                honest(reference, call, &mut outputs)?;
+                let Call::Paged(call) = call else { return Ok(()) };
+                for row in entries(call).into_iter().flatten() {
+                    if !seen.lock().unwrap().insert(call.q.row(row).to_vec()) {
+                        outputs.lse.row_mut(row)[0] ^= 1;
+                    }
+                }
+                Ok(())
+            }),
+            Mode::Off,
+        );
+        let problem = &trial.case.problem;
+        let mut rows = HashSet::new();
+        let steps = schedule(problem, &trial.case.infer);
+        let mut all = steps.iter().flatten().flat_map(|it| (0..it.rows).map(|row| (it.sequence, it.first_row + row)));
+        let again = !all.all(|row| rows.insert(row));
+        let distinct: HashSet<_> = {
+            let q = attention.pair.inputs(&trial.case).q;
+            (0..problem.total_q()).map(|row| q.row(row).to_vec()).collect()
+        };
+        let padded = trial.case.infer.bucket > 1;
+        if distinct.len() < problem.total_q() || padded {
+            continue;
+        }
+        twice += u32::from(again);
+        let verdict = attention.check(&trial, &mut attention.scratch());
+        let signatures: Vec<_> = verdict.findings.iter().map(Finding::signature).collect();
+        assert_eq!(signatures, if again { vec!["mismatch lse"] } else { vec![] }, "case {index}");
+    }
+    assert!(twice > 10, "{twice}");
 }
 
 /// Entry 0 is never where such a bug shows.

@@ -15,6 +15,7 @@ use lastbit::subject::attention::numerics::Numerics;
 use lastbit::subject::attention::oracle::Mode;
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::{Attention, file, text, validate};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pairs, and the start of the signatures to shrink.
 const PAIRS: [(&str, &str, &str); 9] = [
@@ -179,4 +180,45 @@ fn a_signature_that_does_not_occur() {
     let attention = references("ref:aligned", "ref:aligned", Mode::Off);
     let trial = attention.draw(1, 0);
     assert!(shrink(&attention, &trial, "mismatch o", BUDGET, &mut attention.scratch()).is_none());
+}
+
+/// A kernel that does not repeat itself: shrinking ends and never claims a finding that it has not seen.
+#[test]
+fn a_flaky_kernel_ends() {
+    struct Flaky(Reference, AtomicU64);
+    impl AttentionKernel for Flaky {
+        fn identity(&self) -> Identity {
+            Identity { name: "flaky".into(), version: "1".into(), device: "cpu".into() }
+        }
+        fn conventions(&self) -> Conventions {
+            self.0.conventions()
+        }
+        fn numerics(&self) -> Option<Numerics> {
+            None
+        }
+        fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.varlen(call, outputs)
+        }
+        fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.dense(call, outputs)
+        }
+        fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            match self.1.fetch_add(1, Ordering::Relaxed) % 3 {
+                0 => Err(KernelError::Failed("out of luck".into())),
+                _ => self.0.paged(call, outputs),
+            }
+        }
+    }
+    let attention = against(Flaky(Reference::default(), AtomicU64::new(0)), Mode::Off);
+    let mut shrunk = 0;
+    for index in 0..30 {
+        let trial = attention.draw(1, index);
+        let result = shrink(&attention, &trial, "fault infer failed", 2000, &mut attention.scratch());
+        if let Some(small) = result {
+            shrunk += 1;
+            assert!(small.evaluations <= 2000);
+            assert_eq!(small.finding.signature(), "fault infer failed");
+        }
+    }
+    assert!(shrunk > 0);
 }
