@@ -222,6 +222,8 @@ pub enum Finding {
         path: Path,
         /// What happened.
         fault: Fault,
+        /// The concrete change under which it happened, as `[run] relation` spells it; `None` for the case as it is.
+        relation: Option<String>,
     },
     /// A result beyond its computed bound, or non-finite where the true value is finite.
     Inaccurate(Inaccuracy),
@@ -305,8 +307,8 @@ impl Finding {
     /// What shrinking must keep: kind, side, output and axis, without the numbers. Also the `expect` line of a case file.
     pub fn signature(&self) -> String {
         match self {
-            Finding::Fault { path, fault: Fault::Unwritten { output, .. } } => format!("fault {path} unwritten {output}"),
-            Finding::Fault { path, fault: Fault::Failed(_) } => format!("fault {path} failed"),
+            Finding::Fault { path, fault: Fault::Unwritten { output, .. }, .. } => format!("fault {path} unwritten {output}"),
+            Finding::Fault { path, fault: Fault::Failed(_), .. } => format!("fault {path} failed"),
             Finding::Inaccurate(it) => format!("inaccurate {} {}", it.path, it.output),
             Finding::Mismatch(it) => format!("mismatch {}", it.output),
             Finding::NotInvariant { axis, path, difference, .. } => {

@@ -104,6 +104,11 @@ pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Don
         }
     };
     std::thread::scope(|scope| {
+        // However this thread leaves (`each` may panic), the workers must not wait for it.
+        let _stop = Leave(|| {
+            lock().stopped = true;
+            work.notify_all();
+        });
         for _ in 0..jobs {
             scope.spawn(worker);
         }
@@ -124,15 +129,13 @@ pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Don
             };
             work.notify_all();
             if each(done) == Flow::Stop {
-                lock().stopped = true;
-                work.notify_all();
                 return;
             }
         }
     });
 }
 
-/// Runs a closure when dropped, so that a worker counts as gone however it leaves.
+/// Runs a closure when dropped, so that a thread counts as gone however it leaves.
 struct Leave<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for Leave<F> {

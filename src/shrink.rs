@@ -33,7 +33,7 @@ pub fn shrink<S: Subject>(
     budget: u64,
     scratch: &mut S::Scratch,
 ) -> Option<Shrunk<S::Trial>> {
-    let mut search = Search { subject, signature, budget, scratch, evaluations: 0 };
+    let mut search = Search { subject, signature, budget, scratch, evaluations: 0, exhausted: false };
     let finding = search.finding(trial)?;
     let mut current = subject.focus(trial, &finding);
     // Focusing drops only work that the finding does not need; where it does (a finding that another check masks), keep all.
@@ -57,7 +57,7 @@ pub fn shrink<S: Subject>(
             }
             pass += 1;
         }
-        let exhausted = search.evaluations >= budget;
+        let exhausted = search.exhausted;
         if exhausted || subject.size(&current) == before {
             return Some(Shrunk { trial: current, finding, evaluations: search.evaluations, exhausted });
         }
@@ -70,6 +70,8 @@ struct Search<'a, S: Subject> {
     budget: u64,
     scratch: &'a mut S::Scratch,
     evaluations: u64,
+    /// Something was left untried for want of budget.
+    exhausted: bool,
 }
 
 impl<S: Subject> Search<'_, S> {
@@ -87,9 +89,6 @@ impl<S: Subject> Search<'_, S> {
             }
             let redraws = if candidate.redraw { REDRAWS } else { 0 };
             for n in 0..=redraws {
-                if self.evaluations >= self.budget {
-                    return None;
-                }
                 let trial = match n {
                     0 => candidate.trial.clone(),
                     n => match self.subject.redraw(&candidate.trial, n) {
@@ -98,6 +97,10 @@ impl<S: Subject> Search<'_, S> {
                         None => break,
                     },
                 };
+                if self.evaluations >= self.budget {
+                    self.exhausted = true;
+                    return None;
+                }
                 if let Some(finding) = self.finding(&trial) {
                     return Some((trial, finding));
                 }

@@ -144,7 +144,7 @@ impl Pair {
             if oracle || pair || relations.iter().any(|it| it.path == path) {
                 match self.drive(path, case, &inputs, Poison::Nan, None) {
                     Ok(produced) => *side = Some(produced),
-                    Err(stop) => verdict.findings.push(stopped(path, stop)),
+                    Err(stop) => verdict.findings.push(stopped(path, stop, None)),
                 }
             }
         }
@@ -222,7 +222,7 @@ impl Pair {
         let other_inputs = fresh.as_ref().unwrap_or(inputs);
         let changed = match self.drive(relation.path, &variant.case, other_inputs, poison, None) {
             Ok(changed) => changed,
-            Err(stop) => return verdict.findings.push(stopped(relation.path, stop)),
+            Err(stop) => return verdict.findings.push(stopped(relation.path, stop, Some(relation))),
         };
         let problem = &case.problem;
         let names = ["base", "changed"];
@@ -275,8 +275,9 @@ impl Pair {
             .collect();
         // Two sides with one arithmetic share one weighting; that is the usual case and the fast one.
         let shared = judges.len() == 2 && judges[0].numerics == judges[1].numerics;
-        if shared {
-            judges[1].slot = 0;
+        for (n, judge) in judges.iter_mut().enumerate() {
+            // Weightings are those of the sides that ran: a lone inference side has the first.
+            judge.slot = if shared { 0 } else { n };
         }
         let mut undecided = [Undecided::new("o"), Undecided::new("lse")];
         let mut weightings: Vec<Weighting> = Vec::with_capacity(2);
@@ -318,10 +319,10 @@ fn skip(verdict: &mut Verdict, reason: String) {
     verdict.findings.push(Finding::Skipped { reason });
 }
 
-fn stopped(path: Path, stop: Stop) -> Finding {
+fn stopped(path: Path, stop: Stop, relation: Option<SidedRelation>) -> Finding {
     match stop {
         Stop::Unsupported(reason) => Finding::Skipped { reason: format!("{path}: {reason}") },
-        Stop::Fault(fault) => Finding::Fault { path, fault },
+        Stop::Fault(fault) => Finding::Fault { path, fault, relation: relation.map(|it| it.to_string()) },
     }
 }
 
@@ -462,7 +463,7 @@ impl<'a> Judge<'a> {
             numerics: implementation.kernel.numerics(),
             conventions: implementation.kernel.conventions(),
             has_lse: implementation.kernel.has_lse(),
-            slot: path as usize,
+            slot: 0,
             accuracy: Accuracy::default(),
             worst: [None, None],
             judged: [0, 0],

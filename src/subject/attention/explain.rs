@@ -101,7 +101,10 @@ fn describe(text: &mut String, finding: &Finding) {
             let (output, index, bits) = (it.output, &it.index, value(it.bits));
             writeln!(text, "  {output}[{index}]: {bits}  true {truth}  error {error}, bound {bound}")
         }
-        Finding::Fault { path, fault } => writeln!(text, "verdict: fault ({path}): {fault}"),
+        Finding::Fault { path, fault, relation: None } => writeln!(text, "verdict: fault ({path}): {fault}"),
+        Finding::Fault { path, fault, relation: Some(relation) } => {
+            writeln!(text, "verdict: fault ({path}): {fault}, under `{relation}`")
+        }
         Finding::Undecided { output, elements, index } => {
             writeln!(text, "verdict: undecided: {elements} elements of {output}, first {output}[{index}]")
         }

@@ -85,7 +85,9 @@ pub fn file(comment: String, pair: &Pair, trial: &Trial, finding: Option<&Findin
         KernelFields(reference.fields())
     };
     let relation = match (finding, trial.checks) {
-        (Some(Finding::NotInvariant { relation, .. }), _) => Some(relation.clone()),
+        (Some(Finding::NotInvariant { relation, .. } | Finding::Fault { relation: Some(relation), .. }), _) => {
+            Some(relation.clone())
+        }
         (None, Checks::Only { relation: Some(relation), .. }) => Some(relation.to_string()),
         _ => None,
     };

@@ -384,7 +384,9 @@ impl SidedRelation {
 fn with_neighbour(base: &Case, q: u32, kv: u32) -> Option<Case> {
     let mut case = base.clone();
     let sequences = &mut case.problem.sequences;
-    let id = sequences.iter().map(|s| s.id + 1).max().unwrap_or(0);
+    let free = |id: &u32| sequences.iter().all(|it| it.id != *id);
+    let above = sequences.iter().map(|it| it.id).max().map_or(Some(0), |id| id.checked_add(1));
+    let id = above.or_else(|| (0..u32::MAX).find(free))?;
     let last = sequences.len() as u32;
     sequences.push(Sequence { id, q, kv });
     case.train.order.insert(0, last);
@@ -466,7 +468,7 @@ impl fmt::Display for SidedRelation {
     }
 }
 
-/// The largest parameter a case file may give: beyond it a variant could not be run.
+/// The largest size a case file may give: beyond it a variant could not be run.
 const PARAMETER_MAX: u64 = 65_536;
 
 impl FromStr for SidedRelation {
@@ -484,8 +486,14 @@ impl FromStr for SidedRelation {
         for word in words {
             let (key, value) = word.split_once('=').ok_or_else(|| format!("`{text}`: `{word}` is no key=value"))?;
             let value = value.parse().map_err(|_| format!("`{text}`: `{value}` is no number"))?;
-            if value > PARAMETER_MAX {
-                return Err(format!("`{text}`: `{key}` is above {PARAMETER_MAX}"));
+            let most = match key {
+                // Names and seeds cost nothing, however large.
+                "seq" => u64::from(u32::MAX),
+                "shuffle" => u64::MAX,
+                _ => PARAMETER_MAX,
+            };
+            if value > most {
+                return Err(format!("`{text}`: `{key}` is above {most}"));
             }
             parameters.push((key, value));
         }

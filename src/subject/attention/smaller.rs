@@ -103,8 +103,8 @@ fn knobs(trial: &Trial) -> u64 {
     knob(u64::from(problem.softcap.is_some()));
     knob(u64::from(problem.sinks.is_some()));
     knob(u64::from(problem.alibi_slopes.is_some()));
-    knob(u64::from(problem.mask.window_left.is_some()));
-    knob(u64::from(problem.mask.window_right.is_some()));
+    knob(problem.mask.window_left.map_or(0, |left| 1 + u64::from(left)));
+    knob(problem.mask.window_right.map_or(0, |right| 1 + u64::from(right)));
     knob(match problem.mask.causal {
         None => 0,
         Some(Anchor::BottomRight) => 1,
@@ -194,7 +194,7 @@ pub(super) fn redraw(trial: &Trial, n: u32) -> Option<Trial> {
     let regime = if n % 4 == 3 && problem.out_dtype == Dtype::F32 {
         // Every block moves the maximum: the last key alone makes a block boundary visible.
         Regime::Rising { step: 0.25 }
-    } else if n % 2 == 0 && problem.alibi_slopes.is_none() && longest >= 3 {
+    } else if n.is_multiple_of(2) && problem.alibi_slopes.is_none() && longest >= 3 {
         let span = longest.min(3 + n % 3);
         Regime::Mirror { span, phase: longest % span }
     } else {
@@ -313,9 +313,16 @@ fn infer_plans(case: &Case) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut plan = |change: &dyn Fn(&mut InferPlan)| cases.push(changed(case, |case| change(&mut case.infer)));
     plan(&|infer| infer.cache = Cache::Contiguous { spare: 0 });
+    if let Cache::Contiguous { spare } = case.infer.cache {
+        for spare in down(spare, 0) {
+            plan(&|infer| infer.cache = Cache::Contiguous { spare });
+        }
+    }
     if let Cache::Paged { page, spare, shuffle, recycled } = case.infer.cache {
         plan(&|infer| infer.cache = Cache::Paged { page, spare: 0, shuffle: 0, recycled: false });
-        plan(&|infer| infer.cache = Cache::Paged { page, spare: 0, shuffle, recycled });
+        for spare in down(spare, 0) {
+            plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled });
+        }
         plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle: 0, recycled });
         plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled: false });
         for page in down(page, 1) {
@@ -325,7 +332,9 @@ fn infer_plans(case: &Case) -> Vec<Case> {
     plan(&|infer| infer.order = identity(infer.order.len()));
     plan(&|infer| infer.rotate = false);
     plan(&|infer| infer.budget = None);
-    plan(&|infer| infer.bucket = 1);
+    for bucket in down(case.infer.bucket, 1) {
+        plan(&|infer| infer.bucket = bucket);
+    }
     cases
 }
 
@@ -341,9 +350,13 @@ fn requests(case: &Case, n: usize) -> Vec<Case> {
     // One prefill of everything is the simplest schedule.
     change(&|it| *it = super::Request { hit: 0, join: 0, chunks: Vec::new(), then: q.max(1), reject: 0, preempt: None });
     change(&|it| (it.chunks, it.then, it.reject) = (Vec::new(), q.max(1), 0));
-    change(&|it| it.join = 0);
+    for join in down(request.join, 0) {
+        change(&|it| it.join = join);
+    }
     change(&|it| it.preempt = None);
-    change(&|it| it.reject = 0);
+    for reject in down(request.reject, 0) {
+        change(&|it| it.reject = reject);
+    }
     for hit in down(request.hit, 0) {
         change(&|it| it.hit = hit);
     }
@@ -369,8 +382,15 @@ fn masks(case: &Case) -> Vec<Case> {
     problem(&|it| it.softcap = None);
     problem(&|it| it.sinks = None);
     problem(&|it| it.alibi_slopes = None);
+    // A window that cannot go gets narrower: then its sequence can get shorter.
     problem(&|it| it.mask.window_left = None);
+    for left in case.problem.mask.window_left.map_or(Vec::new(), |left| down(left, 0)) {
+        problem(&|it| it.mask.window_left = Some(left));
+    }
     problem(&|it| it.mask.window_right = None);
+    for right in case.problem.mask.window_right.map_or(Vec::new(), |right| down(right, 0)) {
+        problem(&|it| it.mask.window_right = Some(right));
+    }
     problem(&|it| it.mask.causal = None);
     if case.problem.mask.causal == Some(Anchor::TopLeft) {
         problem(&|it| it.mask.causal = Some(Anchor::BottomRight));

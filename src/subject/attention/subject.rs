@@ -65,10 +65,12 @@ impl Subject for Attention {
         let checks = match finding {
             Finding::Mismatch(_) => Checks::Only { oracle: false, pair: true, relation: None },
             Finding::Inaccurate(_) | Finding::Undecided { .. } => Checks::Only { oracle: true, pair: false, relation: None },
-            Finding::NotInvariant { relation, .. } => match relation.parse::<SidedRelation>() {
-                Ok(relation) => Checks::Only { oracle: false, pair: false, relation: Some(relation) },
-                Err(_) => trial.checks,
-            },
+            Finding::NotInvariant { relation, .. } | Finding::Fault { relation: Some(relation), .. } => {
+                match relation.parse::<SidedRelation>() {
+                    Ok(relation) => Checks::Only { oracle: false, pair: false, relation: Some(relation) },
+                    Err(_) => trial.checks,
+                }
+            }
             Finding::Fault { .. } | Finding::Skipped { .. } => {
                 let oracle = self.pair.oracle != oracle::Mode::Off;
                 Checks::Only { oracle, pair: true, relation: None }

@@ -130,6 +130,7 @@ impl<'a> Gather<'a> {
         let dims = |tail: &[usize]| [leading, tail].concat();
         let mut o = Tensor::filled(dtype, &dims(&[heads, d_v]), canary(dtype));
         let mut lse = Tensor::filled(Dtype::F32, &dims(&[heads]), canary(Dtype::F32));
+        let shapes = [&o, &lse].map(|it| (it.dtype, it.dims.clone(), it.bits.len()));
         let outputs = Outputs { o: &mut o, lse: &mut lse };
         // A kernel is somebody's code: its panic is a finding, not the end of the run. Its outputs are dropped on a panic, so
         // nothing half-written is seen.
@@ -140,6 +141,14 @@ impl<'a> Gather<'a> {
             Ok(Err(KernelError::Unsupported(reason))) => return Err(Stop::Unsupported(reason)),
             Ok(Err(KernelError::Failed(reason))) => return Err(Stop::Fault(Fault::Failed(reason))),
             Err(payload) => return Err(Stop::Fault(Fault::Failed(format!("panicked: {}", panic_text(&*payload))))),
+        }
+        for ((name, after), before) in [("o", &o), ("lse", &lse)].into_iter().zip(shapes) {
+            let after = (after.dtype, after.dims.clone(), after.bits.len());
+            if after != before {
+                let [(asked, dims, _), (dtype, given, elements)] = [before, after];
+                let reason = format!("{name} is {dtype} {given:?} with {elements} elements; the call asked for {asked} {dims:?}");
+                return Err(Stop::Fault(Fault::Failed(reason)));
+            }
         }
         for (n, &row) in rows.iter().enumerate() {
             if row == NO_ROW {
