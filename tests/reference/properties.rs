@@ -3,7 +3,7 @@
 use super::setup::{Results, Setup, Step, causal};
 use lastbit::number::Dtype;
 use lastbit::subject::attention::conventions::Conventions;
-use lastbit::subject::attention::numerics::{Block, Numerics};
+use lastbit::subject::attention::numerics::{Block, Numerics, Passes, Rescale, Scope};
 use lastbit::subject::attention::recipe::Recipe;
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::reference::preset::PRESETS;
@@ -128,6 +128,12 @@ fn draw_kernel(draw: &mut Draw) -> Reference {
         numerics.softmax.block = Block::Size(8);
     }
     mutate(draw, &mut numerics, 8);
+    if draw.one_in(5) && numerics.softmax.passes == Passes::Online {
+        // Rare by chance, and the only place where rows look at each other.
+        numerics.softmax.scope = Scope::Tile;
+        numerics.softmax.rescale = Rescale::Threshold(0.5);
+        numerics.softmax.block = Block::Size(4);
+    }
     let mut kernel = Reference::new(numerics);
     if draw.one_in(4) {
         let (field, value) = draw.pick(&[
@@ -332,8 +338,8 @@ fn aligned_is_the_textbook_loop() {
             sum = sum * factor + weights.iter().fold(0.0, |s, &w| s + w);
             acc.iter_mut().for_each(|a| *a *= factor);
             for (j, w) in block.zip(weights) {
-                for x in 0..d_v {
-                    acc[x] += w * setup.v[j * d_v + x];
+                for (a, v) in acc.iter_mut().zip(&setup.v[j * d_v..(j + 1) * d_v]) {
+                    *a += w * v;
                 }
             }
             max = new;

@@ -131,9 +131,9 @@ fn alibi_in_decode() {
     setup.slopes = Some(vec![1.0]);
     let near = |a: f32, b: f32| (a - b).abs() < 1e-6;
     let right = setup.varlen(&aligned());
-    assert!(near(right.value(0, 0), 0.26894142) && near(right.value(0, 1), 0.73105858) && near(right.lse(0, 0), 0.31326169));
+    assert!(near(right.value(0, 0), 0.26894142) && near(right.value(0, 1), 0.731_058_6) && near(right.lse(0, 0), 0.313_261_7));
     let other = setup.varlen(&kernel("ref:aligned,actual.alibi=key_index"));
-    assert!(near(other.value(0, 0), 0.26894142) && near(other.lse(0, 0), 1.31326169));
+    assert!(near(other.value(0, 0), 0.26894142) && near(other.lse(0, 0), 1.313_261_7));
     // With a cap, the order of cap and bias shows.
     setup.softcap = Some(0.5);
     let swapped = setup.varlen(&kernel("ref:aligned,actual.cap_order=bias_then_cap"));
@@ -258,7 +258,7 @@ fn fused_folded_scale() {
 fn sixteen_bit_scores() {
     let mut setup = Setup::zeros(1, 2, 1, &[0.0, 1.0]);
     (setup.q, setup.k) = (vec![1.0], vec![256.0, 257.0]);
-    assert!((row(&setup, &aligned(), 0)[0] - 0.73105858).abs() < 1e-6);
+    assert!((row(&setup, &aligned(), 0)[0] - 0.731_058_6).abs() < 1e-6);
     assert_eq!(row(&setup, &kernel("ref:scores-bf16"), 0), [0.5]);
     setup.k = vec![69696.0, 69696.0];
     assert_eq!(row(&setup, &aligned(), 0), [0.5]);

@@ -203,6 +203,7 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
             .map(|mate| {
                 let mut layout = Layout::default();
                 layout.lay(numerics, actual, facts, mate);
+                layout.parts.iter_mut().for_each(|part| part.index = 0);
                 Mate { position: i64::from(mate) + i64::from(facts.kv) - i64::from(facts.q), layout }
             })
             .collect(),
@@ -452,7 +453,7 @@ impl fmt::Display for Tile {
         let (first, last) = (position(self.rows.first()), position(self.rows.last()));
         write!(f, "row {} of a tile of positions {first} to {last}", self.member)?;
         for mate in &self.rows {
-            write!(f, "; {}: {}", mate.position, mate.layout.blocks_in_words())?;
+            write!(f, "; {}: {} in {}", mate.position, mate.layout.blocks_in_words(), mate.layout.splits_in_words())?;
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
     // sum_x |q_x k_x|: from the row, or from the largest operands.
     let (dot, scaled) = {
         let operands = f64::from(facts.d_qk) * facts.query_max * facts.key_max;
-        let scaled = sums.magnitude_max.min(operands * facts.scale);
+        let scaled = sums.score_magnitude_max.min(operands * facts.scale);
         (scaled / facts.scale, scaled)
     };
     let accumulated = if n.score.scale == ScaleAt::OnQuery { scaled } else { dot };
@@ -72,8 +72,8 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
     }
     let plain = facts.softcap.is_none() && !facts.bias;
     let score = match facts.softcap {
-        Some(cap) if !facts.bias => sums.magnitude_max.min(cap.abs()),
-        _ if facts.bias => sums.magnitude_max,
+        Some(cap) if !facts.bias => sums.score_magnitude_max.min(cap.abs()),
+        _ if facts.bias => sums.score_magnitude_max,
         _ => scaled,
     };
     let stored = if counts.folded() && plain { dot } else { score };

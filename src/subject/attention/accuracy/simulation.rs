@@ -94,6 +94,7 @@ pub(super) fn truth(row: &Row, weightings: &[Weighting]) -> Truth {
         sink: row.sink.is_some(),
         max_score: max.to_f64(),
         magnitude_max: 0.0,
+        score_magnitude_max: magnitudes.iter().copied().fold(0.0, f64::max),
         weight: 0.0,
         weight_error: vec![0.0; weightings.len()],
         value_abs: vec![0.0; d_v],

@@ -136,7 +136,7 @@ impl Exact {
             magnitude += &term;
             all += sum.clone().abs();
         }
-        let error = (magnitude * (sums.len() + 8) as f64 >> (precision - 1)) + all * vanished();
+        let error = ((magnitude * (sums.len() + 8) as f64) >> (precision - 1)) + all * vanished();
         value /= &total;
         let size = Float::with_val(64, value.abs_ref());
         let room = Float::with_val(64, &total - &total_error);
@@ -166,7 +166,7 @@ impl Exact {
             total += Float::with_val(precision, weight * *count);
         }
         let terms = counts.iter().map(|&count| f64::from(count)).sum::<f64>();
-        let error = (Float::with_val(64, &total) * (counts.len() + 8) as f64 >> (precision - 1)) + vanished() * terms;
+        let error = ((Float::with_val(64, &total) * (counts.len() + 8) as f64) >> (precision - 1)) + vanished() * terms;
         (total, error)
     }
 }

@@ -4,8 +4,9 @@
 //!
 //! `u = 2^-53`; `fl` is one rounding; hats are computed numbers. Three facts carry everything.
 //!
-//! 1. A sum of `n` terms, in any order, errs by at most `((1+u)^(n-1) - 1) sum|terms|`: its tree is at most `n - 1` additions
-//!    deep, and adding to a zero accumulator is exact. `(1+u)^k - 1 <= k u (1 + 2^-30)` for `k <= 2^20`.
+//! 1. A sum errs by at most `((1+u)^h - 1) sum|terms|`, where `h` is the height of its tree; adding to a zero accumulator is exact
+//!    and does not count. `(1+u)^k - 1 <= k u (1 + 2^-30)` for `k <= 2^20`. Sums here are arranged to be low: see [`dot_height`] and
+//!    [`key_height`].
 //! 2. Every *bound* below is built from non-negative numbers by +, *, / with fewer than 2^20 roundings on any path, so its
 //!    computed value is short of its exact one by a factor of at most `1 - 2^-32`. That, and the `1 + 2^-30` of fact 1, are
 //!    covered once, by multiplying the finished bound by [`SLACK`] = 1 + 2^-28. Rows with `n + d > 2^18` are not attempted.
@@ -14,7 +15,7 @@
 //!    products only.
 //!
 //! **Scores.** `G = scale * sum|q k|`. The dot product errs by fact 1, the scaling by one rounding: together
-//! `|s^ - s| <= ((1+u)^d - 1) G <= (d+1) u G`. Softcap: `z = c tanh(s/c)` has slope at most 1 in `s`, so the error so far passes
+//! `|s^ - s| <= (h + 1) u G`. Softcap: `z = c tanh(s/c)` has slope at most 1 in `s`, so the error so far passes
 //! unmagnified; the division's rounding moves `tanh(x)` by at most `u x (1 - tanh(x)^2) <= u |tanh x|`, tanh is correctly
 //! rounded, and so is the product: three relative errors `u` of `z`, counted as `4 u |z|`. When the error so far is a fair part
 //! of `c`, saturation is used instead: `|z|` lies between `c tanh((|s^| - error) / c)` and `c`. Bias: `b = slope * distance` errs
@@ -22,15 +23,15 @@
 //!
 //! **Weights.** `m` is the largest `s^`, a number like any other, so `out = sum W v / sum W` and `lse = m + ln sum W` with
 //! `W_j = e^(s_j - m)` exactly. `t_j = fl(s^_j - m)` gives `s_j - m = t_j + theta`, `|theta| <= delta_j = |s^_j - s_j| + u|t_j|`, counted
-//! as `2 u |t_j|`. `w_j = exp(t_j)` is correctly rounded (CORE-MATH: proven; never the platform's). For `delta <= 1`,
+//! as `2 u |t_j|`. `w_j = exp(t_j)` is correctly rounded (CORE-MATH: proven; never the platform's). For `delta <= 2^-20`,
 //! `e^delta - 1 <= delta + delta^2`, hence
 //! `|W_j - w_j| <= w_j ((1+u)(delta + delta^2) + u) + 4 * 2^-1075 <= w_j (delta + delta^2 + 3u) + 2^-1073`, where the last term covers a
-//! subnormal or vanished `w_j`. A key with `delta > 1` but `t + delta < -800` has `W < 2^-1154`: it takes `w = 0` and falls under that
-//! term. Any other `delta > 1` ends the attempt.
+//! subnormal or vanished `w_j`. A key of larger `delta` but `t + delta < -800` has `W < 2^-1154`: it takes `w = 0` and falls under that
+//! term. Any other large `delta` ends the attempt: the sums would mean little to the accuracy bound, whatever they prove.
 //!
-//! **Sums.** `N = sum W v`, `L = sum W` (a sink is one more term of `L`). `w v` is *not* exact in `f64`: one rounding. With fact 1
-//! over `n + 1` terms, `|N - N^| <= sum w_j (delta_j + delta_j^2 + 3u + (n+2) u) |v_j|` plus underflow. So with
-//! `a_j = w_j (delta_j + delta_j^2 + (n + 6) u)`: `E_N = sum a_j |v_j|`, `E_L = sum a_j`. Underflow adds at most, for each key,
+//! **Sums.** `N = sum W v`, `L = sum W` (a sink is one more term of `L`). `w v` is *not* exact in `f64`: one rounding. With fact 1,
+//! `|N - N^| <= sum w_j (delta_j + delta_j^2 + 3u + (h + 1) u) |v_j|` plus underflow. So with
+//! `a_j = w_j (delta_j + delta_j^2 + (h + 6) u)`: `E_N = sum a_j |v_j|`, `E_L = sum a_j`. Underflow adds at most, for each key,
 //! `2^-1073 |v|` (weight), `2^-1075 |v|` (`a`), and `2^-1075` for each of the two products: below `2^-1072 (|v| + 1)` together, `n + 1` times.
 //!
 //! **Quotient.** `|N/L - N^/L^| <= (E_N + |N^/L^| E_L) / (L^ - E_L)`, and one rounding of `y^`. The ends `y^ -+ r` are rounded too, by
@@ -47,6 +48,8 @@ pub(super) const U: f64 = f64::EPSILON / 2.0;
 pub(super) const SLACK: f64 = 1.0 + 1.0 / (1u32 << 28) as f64;
 /// See fact 2.
 const LARGEST: usize = 1 << 18;
+/// 2^-20, see "Weights".
+const LARGEST_DELTA: f64 = 1.0 / (1u32 << 20) as f64;
 /// 2^-1072, see "Sums".
 const UNDERFLOW: f64 = f64::from_bits(4);
 
@@ -90,12 +93,12 @@ impl Enclosure {
             array.clear();
         }
         self.max_score_error = 0.0;
-        let d = row.d_qk as f64;
+        let dot_error = (dot_height(row.d_qk) + 1.0) * U;
         for n in 0..row.n {
             let (dot, absolute) = dot(row.q, &row.k[n * row.d_qk..][..row.d_qk]);
             let mut score = dot * row.scale;
             let mut magnitude = absolute * row.scale;
-            let mut error = (d + 1.0) * U * magnitude;
+            let mut error = dot_error * magnitude;
             if let Some(cap) = row.cap {
                 (score, error) = softcap(score, error, cap, homogeneous);
             }
@@ -137,27 +140,26 @@ impl Enclosure {
             array.clear();
         }
         let terms = self.distance.len();
-        let sum_error = (terms as f64 + 6.0) * U;
+        let sum_error = (key_height(terms) + 6.0) * U;
         let mut sound = terms <= LARGEST;
-        let (mut total, mut total_error) = (0.0, 0.0);
+        let mut total_error = 0.0;
         for (&t, &error) in self.distance.iter().zip(&self.score_error) {
             let delta = error + 2.0 * U * t.abs();
             let weight = if t < -746.0 { 0.0 } else { core_math::exp(t) };
-            let coefficient = if delta <= 1.0 {
+            let coefficient = if delta <= LARGEST_DELTA {
                 weight * (delta + delta * delta + sum_error)
             } else {
                 // The tenfold margin below -745 also covers the roundings of `delta` itself.
                 sound &= t + delta * SLACK < -800.0 && !homogeneous;
                 0.0
             };
-            let weight = if delta <= 1.0 { weight } else { 0.0 };
-            total += weight;
+            let weight = if delta <= LARGEST_DELTA { weight } else { 0.0 };
             total_error += coefficient;
             self.delta.push(delta);
             self.weight.push(weight);
             self.coefficient.push(coefficient);
         }
-        self.total = total;
+        self.total = self.weight.chunks(BLOCK).map(|block| block.iter().sum::<f64>()).sum();
         self.total_error = (total_error + (terms + 1) as f64 * UNDERFLOW) * SLACK;
         sound
     }
@@ -228,7 +230,21 @@ fn softcap(score: f64, error: f64, cap: f64, homogeneous: bool) -> (f64, f64) {
     (capped, passed + 4.0 * U * capped.abs())
 }
 
-/// `sum q k` and `sum |q k|`, in eight independent chains. See fact 1 for why any order will do.
+/// Keys are summed in blocks of this many, and the blocks' sums one after another.
+const BLOCK: usize = 32;
+
+/// The height of a sum over keys: a chain inside a block, then a chain of blocks; no more than all terms in one chain.
+fn key_height(terms: usize) -> f64 {
+    terms.min(BLOCK + terms / BLOCK) as f64
+}
+
+/// The height of [`dot`]: `d / 8 - 1` additions in a chain, three to fold the chains, one for the rest, whose own chain and
+/// last addition are at most seven; no more than all terms in one chain.
+fn dot_height(d: usize) -> f64 {
+    d.min(d / 8 + 7) as f64
+}
+
+/// `sum q k` and `sum |q k|`, in eight independent chains.
 fn dot(q: &[f64], k: &[f64]) -> (f64, f64) {
     let mut sum = [0.0; 8];
     let mut absolute = [0.0; 8];
@@ -291,16 +307,25 @@ fn tile<const W: usize, const S: usize, const A: usize>(
     let mut a = [[0.0; W]; A];
     let signed = signed.map(|weights| &weights[..row.n]);
     let absolute = absolute.map(|weights| &weights[..row.n]);
-    for (n, values) in row.v.chunks_exact(row.d_v).enumerate().take(row.n) {
-        let values: &[f64; W] = values[x..].first_chunk().expect("the tile lies inside the row");
-        for (sums, weights) in s.iter_mut().zip(signed) {
-            for lane in 0..W {
-                sums[lane] += weights[n] * values[lane];
+    for first in (0..row.n).step_by(BLOCK) {
+        let mut block_s = [[0.0; W]; S];
+        let mut block_a = [[0.0; W]; A];
+        for n in first..row.n.min(first + BLOCK) {
+            let values: &[f64; W] = row.v[n * row.d_v + x..].first_chunk().expect("the tile lies inside the row");
+            for (sums, weights) in block_s.iter_mut().zip(&signed) {
+                for lane in 0..W {
+                    sums[lane] += weights[n] * values[lane];
+                }
+            }
+            for (sums, weights) in block_a.iter_mut().zip(&absolute) {
+                for lane in 0..W {
+                    sums[lane] += weights[n] * values[lane].abs();
+                }
             }
         }
-        for (sums, weights) in a.iter_mut().zip(absolute) {
+        for (sums, block) in s.iter_mut().zip(block_s).chain(a.iter_mut().zip(block_a)) {
             for lane in 0..W {
-                sums[lane] += weights[n] * values[lane].abs();
+                sums[lane] += block[lane];
             }
         }
     }

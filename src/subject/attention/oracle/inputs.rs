@@ -208,7 +208,7 @@ impl Inputs {
         let sink = self.sinks.as_ref().map(|sinks| f64::from(sinks[head])).filter(|&sink| sink != f64::NEG_INFINITY);
         let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
         let parameters_finite = self.scale.is_finite() && slope.is_none_or(f64::is_finite);
-        let scores_broken = n > 0 && (!parameters_finite || (!self.all_finite && !(finite(q) && finite(k))));
+        let scores_sound = parameters_finite && (self.all_finite || (finite(q) && finite(k)));
         Row {
             q,
             k,
@@ -224,7 +224,7 @@ impl Inputs {
             sink,
             out: self.out,
             v_max: self.v_max,
-            broken: scores_broken || sink.is_some_and(|sink| !sink.is_finite()),
+            broken: (n > 0 && !scores_sound) || sink.is_some_and(|sink| !sink.is_finite()),
             look_at_v: !self.all_finite,
             offsets,
         }

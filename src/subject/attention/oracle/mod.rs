@@ -6,10 +6,10 @@
 //! `lse = -inf`, with a sink `lse = sink`. The operands are dyadic rationals, so "exactly" has a meaning; the answer is that real
 //! number rounded to nearest even in the output format, and zero's sign is free (+0 is given).
 //!
-//! Two steps. First an enclosure in `f64` with a full running error analysis ([`enclosure`]): if both its ends round to the same
-//! pattern, that is proven. What is left open goes to exact arithmetic: scores as exact numbers, equal ones grouped ([`exact`]);
-//! narrower balls from MPFR until one rounding boundary is left ([`decide`]); and the side of that boundary from the sign of a sum of
-//! exponentials with exact coefficients ([`sign`]), which is zero only if every coefficient is. So ties, exact zeros and gaps of
+//! Two steps. First an enclosure in `f64` with a full running error analysis (`enclosure.rs`): if both its ends round to the same
+//! pattern, that is proven. What is left open goes to exact arithmetic: scores as exact numbers, equal ones grouped (`exact.rs`);
+//! narrower balls from MPFR until one rounding boundary is left (`decide.rs`); and the side of that boundary from the sign of a sum of
+//! exponentials with exact coefficients (`sign.rs`), which is zero only if every coefficient is. So ties, exact zeros and gaps of
 //! any size are decided. With softcap, scores are not algebraic and the last step is capped: the answer may be `Undecided`.
 //!
 //! Nothing here is shared with the reference kernels or with [`Mask::keys`](super::Mask::keys).
@@ -28,7 +28,7 @@ pub use sums::{RowSums, Weighting};
 use super::Problem;
 use crate::number::Dtype;
 use crate::tensor::Tensor;
-use boundary::{Between, beside, between};
+use boundary::{Between, beside, between, quickly};
 use enclosure::Enclosure;
 use exact::Exact;
 use inputs::{Inputs, Row};
@@ -99,8 +99,13 @@ impl Truth {
     const NOT_FINITE: Truth = Truth { value: f64::NAN, radius: f64::INFINITY, answer: Answer::NotFinite };
 
     /// An enclosure, decided if no boundary lies in it.
+    #[inline]
     fn enclosed(dtype: Dtype, value: f64, radius: f64) -> Truth {
-        let answer = match between(dtype, value - radius, value + radius) {
+        let (lo, hi) = (value - radius, value + radius);
+        if let Some(bits) = quickly(dtype, lo, hi) {
+            return Truth { value, radius, answer: Answer::Decided(bits) };
+        }
+        let answer = match between(dtype, lo, hi) {
             Between::Nothing(bits) => Answer::Decided(bits),
             Between::One(_) | Between::Many => Answer::Undecided,
         };

@@ -120,7 +120,7 @@ fn evaluate(parts: &[Part], cap: f64, precision: u32) -> (Float, Float) {
             None => vanished += term.abs(),
         }
     }
-    let radius = (magnitude * (parts.len() + 16) as f64 >> (precision - 1)) + (vanished >> 699_999_999);
+    let radius = ((magnitude * (parts.len() + 16) as f64) >> (precision - 1)) + (vanished >> 699_999_999);
     (sum, radius)
 }
 
@@ -186,7 +186,8 @@ mod tests {
     fn gaps_cost_nothing() {
         assert_eq!(sign_of(&[(0.0, exact(1e4)), (1.0, exact(0.0)), (-1.0, exact(-1.0))], 1.0), Some(Ordering::Greater));
         assert_eq!(sign_of(&[(1e-40, exact(3e38)), (-1e38, exact(-3e38))], 1.0), Some(Ordering::Greater));
-        assert_eq!(sign_of(&[(1.0, exact(-1e4)), (-1.0, exact(-1e4 - 1e-300))], 1.0), Some(Ordering::Greater));
+        let hair_below = Score::Exact(Float::with_val(BITS, -1e4) - 1e-250);
+        assert_eq!(sign_of(&[(1.0, exact(-1e4)), (-1.0, hair_below)], 1.0), Some(Ordering::Greater));
         assert_eq!(sign_of(&[(0.0, exact(1.0))], 1.0), Some(Ordering::Equal));
     }
 

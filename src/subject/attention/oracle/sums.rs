@@ -17,8 +17,9 @@ pub struct Weighting {
 
 /// Sums over one row and head, with `w = e^(s - m)` and `m` the row's largest score.
 ///
-/// `weight`, `value_abs` and `max_score` are within 2^-20 relative of the truth wherever the row was decided; `weight_error` and
-/// `value_error` are upper bounds of theirs (to 2^-1070 absolute). Lanes whose values hold a NaN or infinity are not meaningful.
+/// `max_score` is within 2^-20, or one rounding, of the truth; `weight` and `value_abs` are within 2^-19 relative; `weight_error`
+/// and `value_error` are upper bounds of theirs (to 2^-1070 absolute), at most 2% too large. All are zero where the row's answers are
+/// `NotFinite`; lanes whose own values hold a NaN or infinity mean nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowSums {
     /// Visible keys; a sink is not counted.
@@ -29,6 +30,8 @@ pub struct RowSums {
     pub max_score: f64,
     /// The largest `g` of [`Weighting`] over the keys (before softcap); 0 without keys.
     pub magnitude_max: f64,
+    /// The largest `scale * sum|q k| + |bias|` over the keys; 0 without keys.
+    pub score_magnitude_max: f64,
     /// The largest `|s - m|` over keys and sink whose weight is not zero in `f64`.
     pub distance_max: f64,
     /// `L = sum w`, sink included; 0 for an empty row without a sink.
@@ -48,6 +51,7 @@ impl RowSums {
         self.sink = sink;
         self.max_score = f64::NEG_INFINITY;
         self.magnitude_max = 0.0;
+        self.score_magnitude_max = 0.0;
         self.distance_max = 0.0;
         self.weight = 0.0;
         refill(&mut self.weight_error, weightings);
@@ -61,6 +65,7 @@ impl RowSums {
     /// Everything but the sums over lanes, from a weighed enclosure.
     pub(super) fn scalars(&mut self, row: &Row, enclosure: &Enclosure) {
         self.max_score = enclosure.max_score;
+        self.score_magnitude_max = enclosure.magnitude[..row.n].iter().copied().fold(0.0, f64::max);
         let magnitudes = enclosure.magnitude[..row.n].iter().zip(&enclosure.distance).map(|(g, t)| g + t.abs());
         self.magnitude_max = magnitudes.fold(0.0, f64::max);
         let weighed = enclosure.distance.iter().zip(&enclosure.weight).filter(|(_, weight)| **weight > 0.0);

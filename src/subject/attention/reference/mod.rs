@@ -1,10 +1,11 @@
 //! The reference kernel: a textbook flash kernel and a paged split-KV kernel over one row core, parameterised by
-//! [`Numerics`](super::numerics::Numerics) and by what its calls actually mean. This scalar code is the definition of the numerics.
+//! [`Numerics`] and by what its calls actually mean. This scalar code is the definition of the numerics.
 //!
 //! A sequence's keys and values are decoded once for each KV head; dead slots are never read. Every sum lies on the cells that the
 //! row's [recipe](super::recipe) names.
 
 mod exponential;
+mod narrow;
 pub mod preset;
 mod row;
 mod spec;
@@ -100,8 +101,12 @@ impl Reference {
         Ok(())
     }
 
-    /// What it declares that the call does not ask for.
+    /// What it cannot do, or declares otherwise than the call asks.
     fn refuse(&self, attributes: &Attributes<'_>) -> Result<(), String> {
+        let Numerics { score, rowsum, value, .. } = &self.numerics;
+        if let Some(acc) = [score.acc, rowsum.acc, value.acc].into_iter().find(|&acc| !narrow::is_accumulator(acc)) {
+            return Err(format!("an accumulator of format {acc}"));
+        }
         let asked = match attributes.mask.causal {
             Some(Anchor::BottomRight) => Some(AnchorConvention::BottomRight),
             Some(Anchor::TopLeft) => Some(AnchorConvention::TopLeft),

@@ -1,6 +1,7 @@
 //! One row of one head: scores, the softmax loop over the recipe's cells, split partials, the merge, the store.
 
 use super::exponential::{Exponential, LOG2_E};
+use super::narrow::multiply_add;
 use super::sum::{self, SumScratch};
 use super::trace::{Label, Recorder};
 use super::view::Gathered;
@@ -69,7 +70,7 @@ impl<'a> Arithmetic<'a> {
             Some(factor) => {
                 let shift = max * factor;
                 if self.numerics.score.fma {
-                    pairs.for_each(|(w, &s)| *w = self.exponential.exp2(s.mul_add(factor, -shift)));
+                    pairs.for_each(|(w, &s)| *w = self.exponential.exp2(multiply_add(s, factor, -shift)));
                 } else {
                     pairs.for_each(|(w, &s)| *w = self.exponential.exp2(s * factor - shift));
                 }
@@ -77,7 +78,8 @@ impl<'a> Arithmetic<'a> {
         }
     }
 
-    /// What earlier sums are multiplied with when the maximum moves.
+    /// What earlier sums are multiplied with when the maximum moves. Under a folded scale the difference is taken first, as in
+    /// FlashAttention 2 (softmax.h).
     fn rescale(&self, old: f32, new: f32) -> f32 {
         match self.factor {
             None => self.exponential.exp(old - new),

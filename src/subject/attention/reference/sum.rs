@@ -3,7 +3,7 @@
 //! Scores of eight keys are computed side by side, one accumulator each: the order inside a key is what counts, so the bits are
 //! those of one key at a time.
 
-use crate::number::Dtype;
+use super::narrow::{self, Narrow, by_format};
 use crate::subject::attention::numerics::{Order, Rowsum, Score, Value};
 
 /// Keys whose scores are computed side by side.
@@ -20,54 +20,51 @@ pub(super) struct SumScratch {
     exact: Vec<f64>,
 }
 
-/// One f32 rounding, then the accumulator's.
-#[inline(always)]
-fn narrow(acc: Dtype, x: f32) -> f32 {
-    if acc == Dtype::F32 { x } else { acc.squeeze(x) }
-}
-
 #[inline(always)]
 fn map2(a: Lane, b: Lane, f: impl Fn(f32, f32) -> f32) -> Lane {
     std::array::from_fn(|i| f(a[i], b[i]))
 }
 
-/// `acc + q k` for one lane of eight keys, in the accumulator's format.
+/// `acc + x y` in the accumulator's format: product and sum rounded each, or fused.
 #[inline(always)]
-fn multiply_add(score: &Score, acc: Lane, q: f32, k: Lane) -> Lane {
-    if score.fma {
-        return map2(acc, k, |acc, k| narrow(score.acc, q.mul_add(k, acc)));
-    }
-    map2(acc, k, |acc, k| narrow(score.acc, acc + narrow(score.acc, q * k)))
+fn step<N: Narrow, const FMA: bool>(acc: f32, x: f32, y: f32) -> f32 {
+    if FMA { N::narrow(narrow::multiply_add(x, y, acc)) } else { N::narrow(acc + N::narrow(x * y)) }
 }
 
 /// The dot products of one query with eight keys. `q`: `[d]`, `keys`: `[d]` lanes of the eight.
 pub(super) fn dot(score: &Score, q: &[f32], keys: &[Lane], scratch: &mut SumScratch) -> Lane {
+    by_format!(score.acc, score.fma, dot_in(score.order, q, keys, scratch))
+}
+
+fn dot_in<N: Narrow, const FMA: bool>(order: Order, q: &[f32], keys: &[Lane], scratch: &mut SumScratch) -> Lane {
     let terms = q.iter().zip(keys);
-    match score.order {
-        // The common case by itself, so that the compiler sees no other.
-        Order::Sequential if !score.fma && score.acc == Dtype::F32 => {
+    match order {
+        Order::Sequential => {
             let mut acc = [0.0; ABREAST];
             for (&q, k) in terms {
                 for i in 0..ABREAST {
-                    acc[i] += q * k[i];
+                    acc[i] = step::<N, FMA>(acc[i], q, k[i]);
                 }
             }
             acc
         }
-        Order::Sequential => terms.fold([0.0; ABREAST], |acc, (&q, &k)| multiply_add(score, acc, q, k)),
         Order::Lanes(n) => {
             let n = n as usize;
             let lanes = &mut scratch.lanes;
             lanes.clear();
             lanes.resize(n, [0.0; ABREAST]);
-            for (slot, (&q, &k)) in terms.enumerate() {
-                lanes[slot % n] = multiply_add(score, lanes[slot % n], q, k);
+            for (q, keys) in q.chunks(n).zip(keys.chunks(n)) {
+                for ((acc, &q), k) in lanes.iter_mut().zip(q).zip(keys) {
+                    for i in 0..ABREAST {
+                        acc[i] = step::<N, FMA>(acc[i], q, k[i]);
+                    }
+                }
             }
             let mut live = n;
             while live > 1 {
                 live /= 2;
                 for i in 0..live {
-                    lanes[i] = map2(lanes[i], lanes[i + live], |a, b| narrow(score.acc, a + b));
+                    lanes[i] = map2(lanes[i], lanes[i + live], |a, b| N::narrow(a + b));
                 }
             }
             lanes[0]
@@ -75,11 +72,11 @@ pub(super) fn dot(score: &Score, q: &[f32], keys: &[Lane], scratch: &mut SumScra
         Order::Pairwise => {
             let nodes = &mut scratch.lanes;
             nodes.clear();
-            nodes.extend(terms.map(|(&q, &k)| k.map(|k| narrow(score.acc, q * k))));
+            nodes.extend(terms.map(|(&q, &k)| k.map(|k| N::narrow(q * k))));
             let mut width = 1;
             while width < nodes.len() {
                 for i in (0..nodes.len() - width).step_by(2 * width) {
-                    nodes[i] = map2(nodes[i], nodes[i + width], |a, b| narrow(score.acc, a + b));
+                    nodes[i] = map2(nodes[i], nodes[i + width], |a, b| N::narrow(a + b));
                 }
                 width *= 2;
             }
@@ -95,7 +92,7 @@ pub(super) fn dot(score: &Score, q: &[f32], keys: &[Lane], scratch: &mut SumScra
                         exact[i] += f64::from(q) * f64::from(k[i]);
                     }
                 }
-                acc = exact.map(|x| narrow(score.acc, x as f32));
+                acc = exact.map(|x| N::narrow(x as f32));
             }
             acc
         }
@@ -124,9 +121,13 @@ fn reduce_by_slot(count: usize, slot: usize, mut add: impl FnMut(usize, usize)) 
 
 /// The sum of one block's weights. `slot` is the slot of the first.
 pub(super) fn row_sum(rowsum: &Rowsum, weights: &[f32], slot: u32, scratch: &mut SumScratch) -> f32 {
-    let (acc, slot) = (rowsum.acc, slot as usize);
-    match rowsum.order {
-        Order::Sequential => weights.iter().fold(0.0, |sum, &w| narrow(acc, sum + w)),
+    by_format!(rowsum.acc, false, row_sum_in(rowsum.order, weights, slot as usize, scratch))
+}
+
+/// `FMA` is unused: there is no product.
+fn row_sum_in<N: Narrow, const FMA: bool>(order: Order, weights: &[f32], slot: usize, scratch: &mut SumScratch) -> f32 {
+    match order {
+        Order::Sequential => weights.iter().fold(0.0, |sum, &w| N::narrow(sum + w)),
         Order::Lanes(n) => {
             let n = n as usize;
             let lanes = &mut scratch.rows;
@@ -134,42 +135,43 @@ pub(super) fn row_sum(rowsum: &Rowsum, weights: &[f32], slot: u32, scratch: &mut
             lanes.resize(n, 0.0);
             for (i, &w) in weights.iter().enumerate() {
                 let lane = &mut lanes[(slot + i) % n];
-                *lane = narrow(acc, *lane + w);
+                *lane = N::narrow(*lane + w);
             }
-            fold_halves(lanes, 1, acc);
+            fold_halves::<N>(lanes, 1);
             lanes[0]
         }
         Order::Pairwise => {
             let nodes = &mut scratch.rows;
             nodes.clear();
             nodes.extend_from_slice(weights);
-            reduce_by_slot(nodes.len(), slot, |a, b| nodes[a] = narrow(acc, nodes[a] + nodes[b]));
+            reduce_by_slot(nodes.len(), slot, |a, b| nodes[a] = N::narrow(nodes[a] + nodes[b]));
             nodes.first().copied().unwrap_or_default()
         }
         Order::Fused(w) => groups(weights.len(), slot, w as usize).fold(0.0f32, |sum, group| {
             let exact = weights[group].iter().fold(f64::from(sum), |exact, &w| exact + f64::from(w));
-            narrow(acc, exact as f32)
+            N::narrow(exact as f32)
         }),
     }
 }
 
 /// Adds one block's `weight * v` into the accumulator. `v`: `[weights.len(), d_v]`, `acc`: `[d_v]`.
 pub(super) fn weighted_values(value: &Value, weights: &[f32], v: &[f32], slot: u32, acc: &mut [f32], scratch: &mut SumScratch) {
-    let (format, slot, d) = (value.acc, slot as usize, acc.len());
+    by_format!(value.acc, value.fma, weighted_values_in(value.order, weights, v, slot as usize, acc, scratch));
+}
+
+fn weighted_values_in<N: Narrow, const FMA: bool>(
+    order: Order,
+    weights: &[f32],
+    v: &[f32],
+    slot: usize,
+    acc: &mut [f32],
+    scratch: &mut SumScratch,
+) {
+    let d = acc.len();
     let rows = weights.iter().zip(v.chunks_exact(d.max(1)));
-    match value.order {
-        Order::Sequential if !value.fma && format == Dtype::F32 => {
-            for (&w, row) in rows {
-                for (acc, &v) in acc.iter_mut().zip(row) {
-                    *acc += w * v;
-                }
-            }
-            return;
-        }
+    match order {
         Order::Sequential => {
-            for (&w, row) in rows {
-                add_row(value, acc, w, row);
-            }
+            rows.for_each(|(&w, row)| add_row::<N, FMA>(acc, w, row));
             return;
         }
         Order::Lanes(n) => {
@@ -179,20 +181,20 @@ pub(super) fn weighted_values(value: &Value, weights: &[f32], v: &[f32], slot: u
             lanes.resize(n * d, 0.0);
             for (i, (&w, row)) in rows.enumerate() {
                 let lane = (slot + i) % n;
-                add_row(value, &mut lanes[lane * d..(lane + 1) * d], w, row);
+                add_row::<N, FMA>(&mut lanes[lane * d..(lane + 1) * d], w, row);
             }
-            fold_halves(lanes, d, format);
+            fold_halves::<N>(lanes, d);
         }
         Order::Pairwise => {
             let nodes = &mut scratch.rows;
             nodes.clear();
             for (&w, row) in rows {
-                nodes.extend(row.iter().map(|&v| narrow(format, w * v)));
+                nodes.extend(row.iter().map(|&v| N::narrow(w * v)));
             }
             reduce_by_slot(weights.len(), slot, |a, b| {
                 let (low, high) = nodes.split_at_mut(b * d);
                 for (x, &y) in low[a * d..(a + 1) * d].iter_mut().zip(&high[..d]) {
-                    *x = narrow(format, *x + y);
+                    *x = N::narrow(*x + y);
                 }
             });
         }
@@ -211,31 +213,31 @@ pub(super) fn weighted_values(value: &Value, weights: &[f32], v: &[f32], slot: u
                     }
                 }
                 for (sum, &exact) in sum.iter_mut().zip(exact.iter()) {
-                    *sum = narrow(format, exact as f32);
+                    *sum = N::narrow(exact as f32);
                 }
             }
         }
     }
     for (acc, &block) in acc.iter_mut().zip(&scratch.rows) {
-        *acc = narrow(format, *acc + block);
+        *acc = N::narrow(*acc + block);
     }
 }
 
 #[inline(always)]
-fn add_row(value: &Value, acc: &mut [f32], w: f32, row: &[f32]) {
+fn add_row<N: Narrow, const FMA: bool>(acc: &mut [f32], w: f32, row: &[f32]) {
     for (acc, &v) in acc.iter_mut().zip(row) {
-        *acc = if value.fma { narrow(value.acc, w.mul_add(v, *acc)) } else { narrow(value.acc, *acc + narrow(value.acc, w * v)) };
+        *acc = step::<N, FMA>(*acc, w, v);
     }
 }
 
-/// Adds the upper half of `n` rows of `d` into the lower until one is left.
-fn fold_halves(rows: &mut [f32], d: usize, acc: Dtype) {
+/// Adds the upper half of rows of `d` into the lower until one is left.
+fn fold_halves<N: Narrow>(rows: &mut [f32], d: usize) {
     let mut live = rows.len() / d.max(1);
     while live > 1 {
         live /= 2;
         let (low, high) = rows.split_at_mut(live * d);
         for (a, &b) in low.iter_mut().zip(high.iter()) {
-            *a = narrow(acc, *a + b);
+            *a = N::narrow(*a + b);
         }
     }
 }
@@ -257,6 +259,7 @@ fn groups(count: usize, slot: usize, w: usize) -> impl Iterator<Item = std::ops:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::number::Dtype;
     use crate::subject::attention::numerics::{ScaleAt, SumOf};
     use crate::tree::Tree;
     use proptest::prelude::*;
