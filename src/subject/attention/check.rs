@@ -275,11 +275,16 @@ impl Pair {
             .collect();
         // Two sides with one arithmetic share one weighting; that is the usual case and the fast one.
         let shared = judges.len() == 2 && judges[0].numerics == judges[1].numerics;
-        if shared {
-            judges[1].slot = 0;
+        for (n, judge) in judges.iter_mut().enumerate() {
+            // Weightings are those of the sides that ran: a lone inference side has the first.
+            judge.slot = if shared { 0 } else { n };
         }
+        // Where such sides also mean the same, equal bits have equal errors: they are measured once.
+        let alike =
+            shared && judges[0].conventions == judges[1].conventions && judges[0].has_lse == judges[1].has_lse;
         let mut undecided = [Undecided::new("o"), Undecided::new("lse")];
         let mut weightings: Vec<Weighting> = Vec::with_capacity(2);
+        let mut weighted: Option<Facts> = None;
         let largest = [&inputs.q, &inputs.k, &inputs.v].map(largest);
         let mut row = 0;
         for (n, sequence) in problem.sequences.iter().enumerate() {
@@ -288,13 +293,24 @@ impl Pair {
                 if judges.iter().any(|judge| judge.side.present[row]) {
                     for head in 0..problem.q_heads() {
                         let facts = facts(problem, largest, keys.end - keys.start, head);
-                        weightings.clear();
-                        for judge in judges.iter().take(if shared { 1 } else { 2 }) {
-                            weightings.push(weighting(judge.numerics.as_ref(), &facts));
+                        if weighted != Some(facts) {
+                            weightings.clear();
+                            for judge in judges.iter().take(if shared { 1 } else { 2 }) {
+                                weightings.push(weighting(judge.numerics.as_ref(), &facts));
+                            }
+                            weighted = Some(facts);
                         }
                         let truth = oracle.row(n, i, head, &weightings);
-                        for judge in &mut judges {
-                            judge.row(row, head, truth, &facts);
+                        match &mut judges[..] {
+                            [first, second] if alike && first.same_bits(second, row, head) => {
+                                let tally = first.row(row, head, truth, &facts);
+                                if tally.exceeded {
+                                    second.row(row, head, truth, &facts);
+                                } else {
+                                    second.add(&tally);
+                                }
+                            }
+                            judges => judges.iter_mut().for_each(|judge| drop(judge.row(row, head, truth, &facts))),
                         }
                         note_undecided(&mut undecided, problem, row, head, truth);
                         attach(differences, problem, row, head, truth);
@@ -426,6 +442,16 @@ fn attach(differences: &mut [Difference], problem: &Problem, row: usize, head: u
     }
 }
 
+/// What one row and head adds to a judge's counts.
+#[derive(Default)]
+struct Tally {
+    accuracy: Accuracy,
+    judged: [u64; 2],
+    out_of_range: Option<&'static str>,
+    /// Something was reported.
+    exceeded: bool,
+}
+
 /// Measures one side against the true values.
 struct Judge<'a> {
     path: Path,
@@ -451,7 +477,7 @@ impl<'a> Judge<'a> {
             numerics: implementation.kernel.numerics(),
             conventions: implementation.kernel.conventions(),
             has_lse: implementation.kernel.has_lse(),
-            slot: path as usize,
+            slot: 0,
             accuracy: Accuracy::default(),
             worst: [None, None],
             judged: [0, 0],
@@ -459,32 +485,44 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn row(&mut self, row: usize, head: usize, truth: &RowTruth, facts: &Facts) {
+    /// Both sides have this row and head, with the same bits.
+    fn same_bits(&self, other: &Judge<'_>, row: usize, head: usize) -> bool {
+        let d_v = self.problem.d_v as usize;
+        let lanes = head * d_v..(head + 1) * d_v;
+        let (ours, theirs) = (self.side, other.side);
+        ours.present[row]
+            && theirs.present[row]
+            && ours.o.row(row)[lanes.clone()] == theirs.o.row(row)[lanes]
+            && (!self.has_lse || ours.lse.row(row)[head] == theirs.lse.row(row)[head])
+    }
+
+    /// Measures one row and head, if this side has it.
+    fn row(&mut self, row: usize, head: usize, truth: &RowTruth, facts: &Facts) -> Tally {
+        let mut tally = Tally::default();
         if !self.side.present[row] {
-            return;
+            return tally;
         }
         let d_v = truth.o.len();
         let empty = truth.sums.keys == 0 && !truth.sums.sink;
-        let o = &self.side.o.row(row)[head * d_v..(head + 1) * d_v];
-        let dtype = self.problem.out_dtype;
+        let (side, problem) = (self.side, self.problem);
+        let o = &side.o.row(row)[head * d_v..(head + 1) * d_v];
+        let dtype = problem.out_dtype;
         let numerics = self.numerics;
         let row_bound = RowBound::new(numerics.as_ref(), facts, &truth.sums, self.slot);
         for (lane, (&bits, it)) in o.iter().zip(&truth.o).enumerate() {
-            let index = || element_index(self.problem, row, head * d_v + lane);
+            let index = || element_index(problem, row, head * d_v + lane);
             if empty {
                 let nan = self.conventions.empty_row == EmptyRow::Nan;
                 let right = if nan { dtype.to_f64(bits).is_nan() } else { dtype.to_f64(bits) == 0.0 };
-                let index = index();
-                self.exact(0, dtype, bits, right, index);
+                self.exact(&mut tally, 0, dtype, bits, right, index);
                 continue;
             }
             let bound = row_bound.o(lane, it.value.abs() + it.radius);
-            let index = bound_exceeded(dtype, bits, it, &bound, 1.0, 0.0).then(index);
-            self.measure(0, dtype, bits, it, bound, 1.0, 0.0, index);
+            self.measure(&mut tally, 0, dtype, bits, it, bound, (1.0, 0.0), index);
         }
         if self.has_lse {
-            let bits = self.side.lse.row(row)[head];
-            let index = || row_index(self.problem, row, head);
+            let bits = side.lse.row(row)[head];
+            let index = || row_index(problem, row, head);
             if empty {
                 let value = Dtype::F32.to_f32(bits);
                 let right = match self.conventions.empty_row {
@@ -492,82 +530,103 @@ impl<'a> Judge<'a> {
                     EmptyRow::ZeroPosInf => value == f32::INFINITY,
                     EmptyRow::Nan => value.is_nan(),
                 };
-                let index = index();
-                self.exact(1, Dtype::F32, bits, right, index);
+                self.exact(&mut tally, 1, Dtype::F32, bits, right, index);
             } else {
                 let bound = row_bound.lse(truth.lse.value.abs() + truth.lse.radius);
                 // A base-2 lse is brought to natural units; its own conversion costs a rounded constant and one product.
-                let (unit, extra) = match self.conventions.lse_base {
+                let units = match self.conventions.lse_base {
                     LseBase::E => (1.0, 0.0),
                     LseBase::Two => (std::f64::consts::LN_2, 2.5 * Dtype::F32.unit_roundoff() * truth.lse.value.abs()),
                 };
-                let index = bound_exceeded(Dtype::F32, bits, &truth.lse, &bound, unit, extra).then(index);
-                self.measure(1, Dtype::F32, bits, &truth.lse, bound, unit, extra, index);
+                self.measure(&mut tally, 1, Dtype::F32, bits, &truth.lse, bound, units, index);
             }
         }
+        self.add(&tally);
+        tally
+    }
+
+    /// Takes a row's counts in.
+    fn add(&mut self, tally: &Tally) {
+        self.accuracy.add(&tally.accuracy);
+        self.judged[0] += tally.judged[0];
+        self.judged[1] += tally.judged[1];
+        self.out_of_range = self.out_of_range.or(tally.out_of_range);
     }
 
     /// A result that the conventions fix exactly.
-    fn exact(&mut self, output: usize, dtype: Dtype, bits: u32, right: bool, index: Index) {
-        self.judged[output] += 1;
-        self.accuracy.judged += 1;
-        self.accuracy.correctly_rounded += u64::from(right);
+    fn exact(
+        &mut self,
+        tally: &mut Tally,
+        output: usize,
+        dtype: Dtype,
+        bits: u32,
+        right: bool,
+        index: impl FnOnce() -> Index,
+    ) {
+        tally.judged[output] += 1;
+        tally.accuracy.judged += 1;
+        tally.accuracy.correctly_rounded += u64::from(right);
         if !right {
-            self.report(output, dtype, bits, None, f64::INFINITY, 0.0, index, f64::INFINITY);
+            tally.exceeded = true;
+            self.report(output, dtype, bits, None, f64::INFINITY, 0.0, index(), f64::INFINITY);
         }
     }
 
+    /// `unit` brings the result to the truth's unit, which widens the bound by `extra`.
     #[allow(clippy::too_many_arguments)]
+    #[inline]
     fn measure(
         &mut self,
+        tally: &mut Tally,
         output: usize,
         dtype: Dtype,
         bits: u32,
         truth: &Truth,
         bound: Bound,
-        unit: f64,
-        extra: f64,
-        exceeded: Option<Index>,
+        (unit, extra): (f64, f64),
+        index: impl FnOnce() -> Index,
     ) {
-        self.judged[output] += 1;
-        self.accuracy.judged += 1;
+        tally.judged[output] += 1;
+        let accuracy = &mut tally.accuracy;
+        accuracy.judged += 1;
         let value = dtype.to_f64(bits) * unit;
         let error = (value - truth.value).abs();
         if let Answer::Decided(right) = truth.answer {
             let equal = bits == right || (value == 0.0 && dtype.to_f64(right) == 0.0);
-            self.accuracy.correctly_rounded += u64::from(equal);
+            accuracy.correctly_rounded += u64::from(equal);
         }
-        self.accuracy.above += u64::from(value - truth.value > truth.radius);
-        self.accuracy.below += u64::from(truth.value - value > truth.radius);
-        let ulp = ulp_size(dtype, truth.value);
+        accuracy.above += u64::from(value - truth.value > truth.radius);
+        accuracy.below += u64::from(truth.value - value > truth.radius);
+        match bound {
+            Bound::Within(bound) if error.is_finite() && error > truth.radius => {
+                accuracy.worst = accuracy.worst.max((error - truth.radius) / (bound + extra));
+            }
+            Bound::Within(_) => {}
+            Bound::Unbounded => accuracy.unbounded += 1,
+            Bound::OutOfRange(why) => {
+                accuracy.out_of_range += 1;
+                if !value.is_finite() {
+                    tally.out_of_range.get_or_insert(why);
+                }
+            }
+        }
+        if !bound_exceeded(dtype, bits, truth, &bound, unit, extra) {
+            return;
+        }
+        tally.exceeded = true;
         match bound {
             Bound::Within(bound) => {
-                if error.is_finite() && error > truth.radius {
-                    self.accuracy.worst = self.accuracy.worst.max((error - truth.radius) / (bound + extra));
-                }
-                if let Some(index) = exceeded {
-                    let right = match truth.answer {
-                        Answer::Decided(bits) => Some(bits),
-                        _ => None,
-                    };
-                    let bound = bound + extra;
-                    let beyond = if error.is_nan() { f64::INFINITY } else { error / bound.max(ulp * 1e-9) };
-                    let error_ulps = if error.is_nan() { f64::INFINITY } else { error / ulp };
-                    self.report(output, dtype, bits, right, error_ulps, bound / ulp, index, beyond);
-                }
+                let right = match truth.answer {
+                    Answer::Decided(bits) => Some(bits),
+                    _ => None,
+                };
+                let (bound, ulp) = (bound + extra, ulp_size(dtype, truth.value));
+                let beyond = if error.is_nan() { f64::INFINITY } else { error / bound.max(ulp * 1e-9) };
+                let error_ulps = if error.is_nan() { f64::INFINITY } else { error / ulp };
+                self.report(output, dtype, bits, right, error_ulps, bound / ulp, index(), beyond);
             }
-            Bound::Unbounded => {
-                self.accuracy.unbounded += 1;
-                if let Some(index) = exceeded {
-                    self.report(output, dtype, bits, None, f64::INFINITY, f64::INFINITY, index, f64::INFINITY);
-                }
-            }
-            Bound::OutOfRange(why) => {
-                self.accuracy.out_of_range += 1;
-                if !value.is_finite() {
-                    self.out_of_range.get_or_insert(why);
-                }
-            }
+            Bound::Unbounded => self.report(output, dtype, bits, None, f64::INFINITY, f64::INFINITY, index(), f64::INFINITY),
+            Bound::OutOfRange(_) => {}
         }
     }
 
