@@ -1,9 +1,10 @@
 //! Bodies of the fuzz targets. They live here so that `cargo test` runs them too; a target decodes nothing by itself.
 
 use crate::number::Dtype;
-use crate::subject::attention::check::{Checks, Implementation, Pair, Trial};
+use crate::subject::attention::check::{Implementation, Pair};
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::reference::Reference;
+use crate::subject::attention::trial::{Checks, Trial};
 use crate::subject::attention::{Case, text, validate};
 use arbitrary::{Arbitrary, Unstructured};
 use std::cell::RefCell;

@@ -7,7 +7,7 @@ use lastbit::finding::{Axis, Fault, Finding, Kind, Path};
 use lastbit::lab::{Campaign, Flow, Length, Statistics, run};
 use lastbit::number::{Class, Dtype};
 use lastbit::subject::Subject;
-use lastbit::subject::attention::check::{Checks, Implementation, Trial};
+use lastbit::subject::attention::check::Implementation;
 use lastbit::subject::attention::conventions::Conventions;
 use lastbit::subject::attention::drive::schedule;
 use lastbit::subject::attention::kernel::{
@@ -16,6 +16,7 @@ use lastbit::subject::attention::kernel::{
 use lastbit::subject::attention::numerics::{Numerics, Split};
 use lastbit::subject::attention::oracle::Mode;
 use lastbit::subject::attention::reference::Reference;
+use lastbit::subject::attention::trial::{Checks, Trial};
 use lastbit::subject::attention::{Attention, Cache, Data, Regime, Side};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,7 +7,7 @@ use lastbit::finding::{Axis, Finding, Kind};
 use lastbit::lab::{Campaign, Flow, Length, Statistics, run};
 use lastbit::number::Dtype;
 use lastbit::subject::attention::cause::CauseKind::{self, Blocking, Order, Precision, Semantics};
-use lastbit::subject::attention::check::Trial;
+use lastbit::subject::attention::trial::Trial;
 use lastbit::subject::attention::oracle::Mode;
 
 /// `ref:aligned` against another kernel: found, named, and shrunk to one sequence and one head.

@@ -7,7 +7,7 @@ use lastbit::finding::Finding;
 use lastbit::lab::{Campaign, Flow, Length, run};
 use lastbit::shrink::{BUDGET, Shrunk, shrink};
 use lastbit::subject::Subject;
-use lastbit::subject::attention::check::Trial;
+use lastbit::subject::attention::trial::Trial;
 use lastbit::subject::attention::conventions::Conventions;
 use lastbit::subject::attention::explain::explain;
 use lastbit::subject::attention::kernel::{AttentionKernel, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};

@@ -8,11 +8,12 @@ use lastbit::shrink::{Shrunk, shrink};
 use lastbit::subject::Subject;
 use lastbit::subject::attention::Attention;
 use lastbit::subject::attention::cause::Cause;
-use lastbit::subject::attention::check::{Implementation, Pair, Trial};
+use lastbit::subject::attention::check::{Implementation, Pair};
 use lastbit::subject::attention::explain::explain;
 use lastbit::subject::attention::kernel::AttentionKernel;
 use lastbit::subject::attention::oracle::Mode;
 use lastbit::subject::attention::reference::Reference;
+use lastbit::subject::attention::trial::Trial;
 use std::sync::Arc;
 
 /// A reference kernel by name.

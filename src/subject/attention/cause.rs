@@ -3,11 +3,12 @@
 //! Two kernels that differ: the cause is the field that, made equal, makes the finding go away. One kernel on two plans: it is the
 //! part of the recipe that differs. One table maps fields and recipe parts to causes.
 
-use super::check::{Implementation, Pair, Scratch, Trial};
+use super::check::{Implementation, Pair, Scratch};
 use super::conventions::Conventions;
 use super::numerics::Numerics;
 use super::recipe::RecipeDifference;
 use super::reference::Reference;
+use super::trial::Trial;
 use crate::finding::{Finding, Path};
 use std::fmt;
 

@@ -2,21 +2,20 @@
 //!
 //! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept.
 
-use super::accuracy::{Bound, Facts, RowBound, weighting};
 use super::captured::Captured;
-use super::conventions::{Conventions, EmptyRow, LseBase};
 use super::drive::{self, Poison, Produced, Stop, row_index};
+use super::judge::judge;
 use super::kernel::AttentionKernel;
-use super::numerics::Numerics;
-use super::oracle::{Answer, Mode, Oracle, RowTruth, Truth, Weighting};
+use super::oracle::{Mode, Oracle};
 use super::reference::Reference;
 use super::relation::{Relation, SidedRelation, rotate};
+use super::trial::{Checks, RELATIONS_PER_CASE, Trial};
 use super::witness::order_sensitive;
 use super::{Case, Inputs, Problem};
-use crate::finding::{Accuracy, Comparison, Difference, Finding, Inaccuracy, Nearer, Path, Verdict};
-use crate::number::{Dtype, ulp_size};
+use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
+use crate::number::Dtype;
 use crate::source::Stream;
-use crate::tensor::{Index, Tensor};
+use crate::tensor::Index;
 use std::sync::Arc;
 
 /// A kernel under test.
@@ -39,34 +38,6 @@ impl Implementation {
     pub fn kernel(kernel: Arc<dyn AttentionKernel>) -> Self {
         Implementation { kernel, reference: None }
     }
-}
-
-/// What is checked of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checks {
-    /// Everything, with [`RELATIONS_PER_CASE`] relations from this place of the rotation.
-    Turn(u64),
-    /// One thing, for shrinking and replay.
-    Only {
-        /// Judge each side against the oracle.
-        oracle: bool,
-        /// Compare train with infer.
-        pair: bool,
-        /// Run this relation.
-        relation: Option<SidedRelation>,
-    },
-}
-
-/// Relations that a campaign runs on each case.
-pub const RELATIONS_PER_CASE: usize = 2;
-
-/// A case and what is checked of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trial {
-    /// The case.
-    pub case: Case,
-    /// The checks.
-    pub checks: Checks,
 }
 
 /// Buffers one thread reuses.
@@ -153,7 +124,7 @@ impl Pair {
             _ => Vec::new(),
         };
         if oracle && self.oracle != Mode::Off {
-            self.judge(case, &inputs, &sides, &mut differences, scratch, &mut verdict);
+            judge(self, case, &inputs, &sides, &mut differences, &mut scratch.oracle, &mut verdict);
         }
         verdict.findings.extend(differences.into_iter().map(Finding::Mismatch));
         for relation in relations {
@@ -165,7 +136,8 @@ impl Pair {
         if self.witness && matches!(trial.checks, Checks::Turn(_)) {
             verdict.capable = capable(&case.problem);
             if verdict.capable {
-                verdict.order_sensitive = order_sensitive(self, case, &inputs);
+                let reference = self.train.reference.as_ref().or(self.infer.reference.as_ref());
+                verdict.order_sensitive = reference.and_then(|it| order_sensitive(it, case, &inputs));
             }
         }
         verdict
@@ -216,7 +188,6 @@ impl Pair {
     /// One relation: runs the changed case on one path and compares the rows that both runs have.
     fn relate(&self, case: &Case, inputs: &Inputs, base: &Produced, relation: SidedRelation, verdict: &mut Verdict) {
         let Some(variant) = relation.apply(case) else { return };
-        verdict.relations += 1;
         let poison = if relation.relation == Relation::Poison { Poison::Huge } else { Poison::Nan };
         let fresh = (!variant.same_inputs).then(|| self.inputs(&variant.case));
         let other_inputs = fresh.as_ref().unwrap_or(inputs);
@@ -236,16 +207,16 @@ impl Pair {
             }
             for i in 0..sequence.q as usize {
                 let (row, other) = (inputs.q_start[ours] + i, other_inputs.q_start[n] + i);
-                if base.present[row] && changed.present[other] {
-                    let (a, b) = (base.o.row(row), changed.o.row(other));
-                    o.slices(a, b, row * a.len(), |n| element_index(problem, row, n));
+                for (a, b) in productions(base, row).zip(productions(&changed, other)) {
+                    o.slices(a[0], b[0], row * a[0].len(), |n| element_index(problem, row, n));
                     if has_lse {
-                        let (a, b) = (base.lse.row(row), changed.lse.row(other));
-                        lse.slices(a, b, row * a.len(), |n| row_index(problem, row, n));
+                        lse.slices(a[1], b[1], row * a[1].len(), |n| row_index(problem, row, n));
                     }
                 }
             }
         }
+        // A relation that left nothing to compare was not run.
+        verdict.relations += u64::from(o.compared() > 0);
         verdict.findings.extend([o.finish(), lse.finish()].into_iter().flatten().map(|difference| Finding::NotInvariant {
             axis: relation.relation.axis(),
             path: relation.path,
@@ -253,69 +224,12 @@ impl Pair {
             difference,
         }));
     }
-
-    /// Both sides against the oracle, and the true values of differing elements.
-    fn judge(
-        &self,
-        case: &Case,
-        inputs: &Inputs,
-        sides: &[Option<Produced>; 2],
-        differences: &mut [Difference],
-        scratch: &mut Scratch,
-        verdict: &mut Verdict,
-    ) {
-        let problem = &case.problem;
-        let oracle = &mut scratch.oracle;
-        let before = oracle.escalations();
-        oracle.begin(problem, &inputs.q, &inputs.k, &inputs.v);
-        let mut judges: Vec<Judge<'_>> = Path::BOTH
-            .into_iter()
-            .zip(sides)
-            .filter_map(|(path, side)| Some(Judge::new(path, self.side(path), problem, side.as_ref()?)))
-            .collect();
-        // Two sides with one arithmetic share one weighting; that is the usual case and the fast one.
-        let shared = judges.len() == 2 && judges[0].numerics == judges[1].numerics;
-        for (n, judge) in judges.iter_mut().enumerate() {
-            // Weightings are those of the sides that ran: a lone inference side has the first.
-            judge.slot = if shared { 0 } else { n };
-        }
-        let mut undecided = [Undecided::new("o"), Undecided::new("lse")];
-        let mut weightings: Vec<Weighting> = Vec::with_capacity(2);
-        let largest = [&inputs.q, &inputs.k, &inputs.v].map(largest);
-        let mut row = 0;
-        for (n, sequence) in problem.sequences.iter().enumerate() {
-            for i in 0..sequence.q {
-                let keys = problem.mask.keys(i, sequence.q, sequence.kv);
-                if judges.iter().any(|judge| judge.side.present[row]) {
-                    for head in 0..problem.q_heads() {
-                        let facts = facts(problem, largest, keys.end - keys.start, head);
-                        weightings.clear();
-                        for judge in judges.iter().take(if shared { 1 } else { 2 }) {
-                            weightings.push(weighting(judge.numerics.as_ref(), &facts));
-                        }
-                        let truth = oracle.row(n, i, head, &weightings);
-                        for judge in &mut judges {
-                            judge.row(row, head, truth, &facts);
-                        }
-                        note_undecided(&mut undecided, problem, row, head, truth);
-                        attach(differences, problem, row, head, truth);
-                    }
-                }
-                row += 1;
-            }
-        }
-        verdict.escalations += oracle.escalations() - before;
-        for judge in judges {
-            judge.finish(verdict);
-        }
-        verdict.findings.extend(undecided.into_iter().filter_map(Undecided::finish));
-    }
 }
 
 /// Stream of the relation draws, apart from the case streams.
 const RELATION_STREAM: u64 = u64::MAX;
 
-fn skip(verdict: &mut Verdict, reason: String) {
+pub(super) fn skip(verdict: &mut Verdict, reason: String) {
     verdict.findings.push(Finding::Skipped { reason });
 }
 
@@ -332,306 +246,22 @@ fn has_keys(problem: &Problem, row: usize) -> bool {
     problem.sinks.is_some() || !problem.mask.keys(i, sequence.q, sequence.kv).is_empty()
 }
 
-fn element_index(problem: &Problem, row: usize, n: usize) -> Index {
+pub(super) fn element_index(problem: &Problem, row: usize, n: usize) -> Index {
     let d_v = problem.d_v as usize;
     let mut index = row_index(problem, row, n / d_v);
     index.0.push(("d", (n % d_v) as u64));
     index
 }
 
-/// The largest magnitude in a tensor.
-fn largest(tensor: &Tensor) -> f64 {
-    let (dtype, mask) = (tensor.dtype, tensor.dtype.magnitude_mask());
-    dtype.to_f64(tensor.bits.iter().map(|bits| bits & mask).max().unwrap_or(0))
-}
-
-/// What the bound must know of a row.
-fn facts(problem: &Problem, [query_max, key_max, value_max]: [f64; 3], keys: u32, head: usize) -> Facts {
-    let slots = problem.sequences.iter().map(|it| it.kv).max().unwrap_or(0);
-    Facts {
-        keys,
-        slots,
-        d_qk: problem.d_qk,
-        scale: f64::from(problem.softmax_scale),
-        softcap: problem.softcap.map(f64::from),
-        bias: problem.alibi_slopes.is_some(),
-        sink: problem.sinks.as_ref().map(|sinks| f64::from(sinks[head])),
-        query_max,
-        key_max,
-        value_max,
-        out_dtype: problem.out_dtype,
-    }
+/// The results of a row in the order they were produced, `o` and `lse`.
+fn productions(side: &Produced, row: usize) -> impl Iterator<Item = [&[u32]; 2]> {
+    let first = side.present[row].then(|| [side.o.row(row), side.lse.row(row)]);
+    let again = side.again.iter().filter(move |it| it.row == row).map(|it| [&it.o[..], &it.lse[..]]);
+    first.into_iter().chain(again)
 }
 
 /// Two-term sums commute: order needs three keys.
 fn capable(problem: &Problem) -> bool {
     let three = |s: &super::Sequence| (0..s.q).rev().any(|i| problem.mask.keys(i, s.q, s.kv).len() >= 3);
     problem.sequences.iter().any(three)
-}
-
-/// Counts what the oracle left open.
-struct Undecided {
-    output: &'static str,
-    elements: u64,
-    first: Option<Index>,
-}
-
-impl Undecided {
-    fn new(output: &'static str) -> Self {
-        Undecided { output, elements: 0, first: None }
-    }
-
-    fn finish(self) -> Option<Finding> {
-        let index = self.first?;
-        Some(Finding::Undecided { output: self.output, elements: self.elements, index })
-    }
-}
-
-fn note_undecided(undecided: &mut [Undecided; 2], problem: &Problem, row: usize, head: usize, truth: &RowTruth) {
-    let d_v = truth.o.len();
-    for (n, it) in truth.o.iter().enumerate() {
-        if it.answer == Answer::Undecided {
-            undecided[0].elements += 1;
-            undecided[0].first.get_or_insert_with(|| element_index(problem, row, head * d_v + n));
-        }
-    }
-    if truth.lse.answer == Answer::Undecided {
-        undecided[1].elements += 1;
-        undecided[1].first.get_or_insert_with(|| row_index(problem, row, head));
-    }
-}
-
-/// Gives kept differing elements of this row their true values.
-fn attach(differences: &mut [Difference], problem: &Problem, row: usize, head: usize, truth: &RowTruth) {
-    let (heads, d_v) = (problem.q_heads(), problem.d_v as usize);
-    for difference in differences {
-        let (first, truths): (usize, &[Truth]) = match difference.output {
-            "o" => ((row * heads + head) * d_v, &truth.o),
-            _ => (row * heads + head, std::slice::from_ref(&truth.lse)),
-        };
-        for element in &mut difference.elements {
-            if let Some(truth) = element.offset.checked_sub(first).and_then(|n| truths.get(n)) {
-                let Answer::Decided(bits) = truth.answer else { continue };
-                element.truth = Some(bits);
-                let [a, b] = element.bits.map(|bits| (difference.dtype.to_f64(bits) - truth.value).abs());
-                element.nearer = match a.partial_cmp(&b) {
-                    Some(std::cmp::Ordering::Less) => Nearer::First,
-                    Some(std::cmp::Ordering::Greater) => Nearer::Second,
-                    Some(std::cmp::Ordering::Equal) => Nearer::Same,
-                    None if a.is_nan() == b.is_nan() => Nearer::Unknown,
-                    None if a.is_nan() => Nearer::Second,
-                    None => Nearer::First,
-                };
-            }
-        }
-    }
-}
-
-/// One element beyond its bound.
-struct Excess {
-    dtype: Dtype,
-    bits: u32,
-    truth: Option<u32>,
-    error: f64,
-    bound: f64,
-    ulp: f64,
-    index: Index,
-}
-
-/// Measures one side against the true values.
-struct Judge<'a> {
-    path: Path,
-    problem: &'a Problem,
-    side: &'a Produced,
-    numerics: Option<Numerics>,
-    conventions: Conventions,
-    has_lse: bool,
-    /// Which weighting is this side's.
-    slot: usize,
-    accuracy: Accuracy,
-    worst: [Option<(f64, Inaccuracy)>; 2],
-    judged: [u64; 2],
-    out_of_range: Option<&'static str>,
-}
-
-impl<'a> Judge<'a> {
-    fn new(path: Path, implementation: &Implementation, problem: &'a Problem, side: &'a Produced) -> Self {
-        Judge {
-            path,
-            problem,
-            side,
-            numerics: implementation.kernel.numerics(),
-            conventions: implementation.kernel.conventions(),
-            has_lse: implementation.kernel.has_lse(),
-            slot: 0,
-            accuracy: Accuracy::default(),
-            worst: [None, None],
-            judged: [0, 0],
-            out_of_range: None,
-        }
-    }
-
-    fn row(&mut self, row: usize, head: usize, truth: &RowTruth, facts: &Facts) {
-        if !self.side.present[row] {
-            return;
-        }
-        let d_v = truth.o.len();
-        let empty = truth.sums.keys == 0 && !truth.sums.sink;
-        let o = &self.side.o.row(row)[head * d_v..(head + 1) * d_v];
-        let dtype = self.problem.out_dtype;
-        let numerics = self.numerics;
-        let row_bound = RowBound::new(numerics.as_ref(), facts, &truth.sums, self.slot);
-        for (lane, (&bits, it)) in o.iter().zip(&truth.o).enumerate() {
-            let index = || element_index(self.problem, row, head * d_v + lane);
-            if empty {
-                let nan = self.conventions.empty_row == EmptyRow::Nan;
-                let right = if nan { dtype.to_f64(bits).is_nan() } else { dtype.to_f64(bits) == 0.0 };
-                let index = index();
-                self.exact(0, dtype, bits, right, index);
-                continue;
-            }
-            let bound = row_bound.o(lane, it.value.abs() + it.radius);
-            let index = bound_exceeded(dtype, bits, it, &bound, 1.0, 0.0).then(index);
-            self.measure(0, dtype, bits, it, bound, 1.0, 0.0, index);
-        }
-        if self.has_lse {
-            let bits = self.side.lse.row(row)[head];
-            let index = || row_index(self.problem, row, head);
-            if empty {
-                let value = Dtype::F32.to_f32(bits);
-                let right = match self.conventions.empty_row {
-                    EmptyRow::ZeroNegInf => value == f32::NEG_INFINITY,
-                    EmptyRow::ZeroPosInf => value == f32::INFINITY,
-                    EmptyRow::Nan => value.is_nan(),
-                };
-                let index = index();
-                self.exact(1, Dtype::F32, bits, right, index);
-            } else {
-                let bound = row_bound.lse(truth.lse.value.abs() + truth.lse.radius);
-                // A base-2 lse is brought to natural units; its own conversion costs a rounded constant and one product.
-                let (unit, extra) = match self.conventions.lse_base {
-                    LseBase::E => (1.0, 0.0),
-                    LseBase::Two => (std::f64::consts::LN_2, 2.5 * Dtype::F32.unit_roundoff() * truth.lse.value.abs()),
-                };
-                let index = bound_exceeded(Dtype::F32, bits, &truth.lse, &bound, unit, extra).then(index);
-                self.measure(1, Dtype::F32, bits, &truth.lse, bound, unit, extra, index);
-            }
-        }
-    }
-
-    /// A result that the conventions fix exactly.
-    fn exact(&mut self, output: usize, dtype: Dtype, bits: u32, right: bool, index: Index) {
-        self.judged[output] += 1;
-        self.accuracy.judged += 1;
-        self.accuracy.correctly_rounded += u64::from(right);
-        if !right {
-            self.report(output, Excess { dtype, bits, truth: None, error: f64::INFINITY, bound: 0.0, ulp: 1.0, index });
-        }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn measure(
-        &mut self,
-        output: usize,
-        dtype: Dtype,
-        bits: u32,
-        truth: &Truth,
-        bound: Bound,
-        unit: f64,
-        extra: f64,
-        exceeded: Option<Index>,
-    ) {
-        self.judged[output] += 1;
-        self.accuracy.judged += 1;
-        let value = dtype.to_f64(bits) * unit;
-        let error = (value - truth.value).abs();
-        if let Answer::Decided(right) = truth.answer {
-            let equal = bits == right || (value == 0.0 && dtype.to_f64(right) == 0.0);
-            self.accuracy.correctly_rounded += u64::from(equal);
-        }
-        self.accuracy.above += u64::from(value - truth.value > truth.radius);
-        self.accuracy.below += u64::from(truth.value - value > truth.radius);
-        let ulp = ulp_size(dtype, truth.value);
-        match bound {
-            Bound::Within(bound) => {
-                if error.is_finite() && error > truth.radius {
-                    self.accuracy.worst = self.accuracy.worst.max((error - truth.radius) / (bound + extra));
-                }
-                if let Some(index) = exceeded {
-                    let right = match truth.answer {
-                        Answer::Decided(bits) => Some(bits),
-                        _ => None,
-                    };
-                    let error = if error.is_nan() { f64::INFINITY } else { error };
-                    self.report(output, Excess { dtype, bits, truth: right, error, bound: bound + extra, ulp, index });
-                }
-            }
-            Bound::Unbounded => {
-                self.accuracy.unbounded += 1;
-                if let Some(index) = exceeded {
-                    let (error, bound) = (f64::INFINITY, f64::INFINITY);
-                    self.report(output, Excess { dtype, bits, truth: None, error, bound, ulp, index });
-                }
-            }
-            Bound::OutOfRange(why) => {
-                self.accuracy.out_of_range += 1;
-                if !value.is_finite() {
-                    self.out_of_range.get_or_insert(why);
-                }
-            }
-        }
-    }
-
-    fn report(&mut self, output: usize, excess: Excess) {
-        let Excess { dtype, bits, truth, error, bound, ulp, index } = excess;
-        // A bound of zero is beyond any ratio.
-        let beyond = if bound > 0.0 { error / bound } else { f64::INFINITY };
-        let exceeding = match &mut self.worst[output] {
-            Some((worst, it)) => {
-                it.exceeding += 1;
-                if *worst >= beyond {
-                    return;
-                }
-                it.exceeding
-            }
-            None => 1,
-        };
-        let (name, path) = (["o", "lse"][output], self.path);
-        let inaccuracy = Inaccuracy { path, output: name, dtype, index, bits, truth, error, bound, ulp, exceeding, judged: 0 };
-        self.worst[output] = Some((beyond, inaccuracy));
-    }
-
-    fn finish(self, verdict: &mut Verdict) {
-        verdict.accuracy.add(&self.accuracy);
-        for (worst, judged) in self.worst.into_iter().zip(self.judged) {
-            if let Some((_, mut inaccuracy)) = worst {
-                inaccuracy.judged = judged;
-                verdict.findings.push(Finding::Inaccurate(inaccuracy));
-            }
-        }
-        if let Some(why) = self.out_of_range {
-            skip(verdict, format!("{}: out of range: {why}", self.path));
-        }
-    }
-}
-
-/// Whether a result is certainly further from the true value than its bound allows. A non-finite result where the true value
-/// rounds to a finite one always is, unless an overflow was predicted.
-fn bound_exceeded(dtype: Dtype, bits: u32, truth: &Truth, bound: &Bound, unit: f64, extra: f64) -> bool {
-    let value = dtype.to_f64(bits) * unit;
-    let truth_finite = match truth.answer {
-        Answer::Decided(right) => dtype.class(right).is_finite(),
-        _ => true,
-    };
-    if !value.is_finite() {
-        let right_overflow = matches!(truth.answer, Answer::Decided(right) if right == bits);
-        return match bound {
-            Bound::OutOfRange(_) => false,
-            _ => truth_finite && !right_overflow,
-        };
-    }
-    match bound {
-        Bound::Within(bound) => (value - truth.value).abs() - truth.radius > bound + extra,
-        _ => false,
-    }
 }

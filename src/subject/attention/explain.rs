@@ -3,13 +3,14 @@
 //! `replay` prints it and the snapshots hold it, so it has no times and no paths but the one it is given.
 
 use super::cause::{Cause, cause};
-use super::check::{Implementation, Pair, Trial};
+use super::check::{Implementation, Pair};
 use super::drive::Poison;
 use super::kernel::Call;
 use super::recipe::{Recipe, RecipeDifference};
 use super::reference::Reference;
 use super::reference::trace::{Divergence, Trace, first_divergence};
 use super::relation::SidedRelation;
+use super::trial::Trial;
 use super::{
     Case,
     file::{EXPECT_MATCH, EXPECT_NOTHING},

@@ -1,11 +1,12 @@
 //! Case files as trials: which kernels, which checks, what is expected.
 
 use super::captured::Captured;
-use super::check::{Checks, Implementation, Pair, Trial};
+use super::check::{Implementation, Pair};
 use super::oracle::Mode;
 use super::reference::Reference;
 use super::relation::SidedRelation;
 use super::text::{CaseFile, KernelFields, Run};
+use super::trial::{Checks, Trial};
 use super::{Data, text};
 use crate::finding::{Finding, Kind};
 use crate::input_error::InputError;

@@ -11,6 +11,7 @@ pub mod draw;
 pub mod drive;
 pub mod explain;
 pub mod file;
+mod judge;
 pub mod kernel;
 mod mask;
 pub mod numerics;
@@ -25,6 +26,7 @@ mod smaller;
 pub mod strategy;
 mod subject;
 pub mod text;
+pub mod trial;
 pub mod validate;
 mod witness;
 

@@ -3,8 +3,8 @@
 //! Structure first: sequences, lengths, heads, dims, plan knobs, mask options, the relation's parameters. Then the values: drawn
 //! data becomes literal bits, and each value moves towards 0, 1, -1, a power of two, few significant bits.
 
-use super::check::{Checks, Trial};
 use super::select::{Keep, Selection, fit_plans};
+use super::trial::{Checks, Trial};
 use super::{Anchor, Cache, Case, Data, InferPlan, Inputs, Literal, Problem, Regime, TrainLayout};
 use crate::number::{Class, Dtype};
 use crate::subject::Candidate;

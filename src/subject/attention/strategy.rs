@@ -1,7 +1,7 @@
 //! Cases as a proptest strategy, for property tests of a kernel. Shrinking steps through this crate's own candidates.
 
-use super::check::{Checks, Trial};
 use super::draw::{Hints, Profile, draw};
+use super::trial::{Checks, Trial};
 use super::{Case, Inputs, smaller};
 use crate::source::Stream;
 use proptest::strategy::{NewTree, Strategy, ValueTree};

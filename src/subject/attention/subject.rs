@@ -1,9 +1,10 @@
 //! Attention as a [`Subject`]: how cases are drawn, checked and made smaller.
 
-use super::check::{Checks, Pair, Scratch, Trial};
+use super::check::{Pair, Scratch};
 use super::draw::{Hints, Profile, draw};
 use super::numerics::{Block, Split};
 use super::relation::SidedRelation;
+use super::trial::{Checks, Trial};
 use super::{oracle, smaller};
 use crate::finding::{Finding, Verdict};
 use crate::source::Stream;

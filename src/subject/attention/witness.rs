@@ -3,7 +3,6 @@
 //! One row group (the last row of one sequence, all heads) is run twice through the training kernel in its reference form: as it
 //! is, and with one changed recipe. If no bit moves, the case is blind to order and its match proves little.
 
-use super::check::Pair;
 use super::drive::Poison;
 use super::numerics::{Order, Traverse};
 use super::reference::Reference;
@@ -12,9 +11,8 @@ use super::{Anchor, Case, Inputs, TrainLayout, drive};
 use crate::finding::same;
 use crate::number::Dtype;
 
-/// Whether another order of summation changes a bit of some output. `None` when neither kernel has a reference form.
-pub(super) fn order_sensitive(pair: &Pair, case: &Case, inputs: &Inputs) -> Option<bool> {
-    let reference = pair.train.reference.as_ref().or(pair.infer.reference.as_ref())?;
+/// Whether another order of summation changes a bit of some output. `None` where the row cannot be run.
+pub(super) fn order_sensitive(reference: &Reference, case: &Case, inputs: &Inputs) -> Option<bool> {
     let (group, row) = row_group(case)?;
     let group_inputs = cut(inputs, case, row);
     let run = |kernel: &Reference| drive::train(kernel, &group.problem, &group.train, &group_inputs, Poison::Nan, None).ok();

@@ -129,8 +129,8 @@ fn weights_hold(sums: &RowSums, weighting: usize) -> bool {
         && sums.value_error[weighting].iter().zip(&sums.value_abs).all(|(error, value)| *error <= 1e-3 * value)
 }
 
-/// Whether storing a magnitude of at most `magnitude` can give infinity.
-pub(super) fn store_overflows(dtype: Dtype, store: Store, magnitude: f64) -> bool {
+/// The least magnitude whose store can give infinity; none where the store truncates.
+pub(super) fn store_overflow(dtype: Dtype, store: Store) -> Option<f64> {
     let largest = dtype.max_finite();
-    store == Store::Rne && magnitude >= largest + ulp_size(dtype, largest) / 2.0
+    (store == Store::Rne).then(|| largest + ulp_size(dtype, largest) / 2.0)
 }

@@ -2,7 +2,7 @@
 
 use super::super::numerics::{Finish, Numerics, Store, SumOf};
 use super::count::{Counts, ETA, Factors, U, log_keys, round, step};
-use super::range::{check, excess, rise, store_overflows};
+use super::range::{check, excess, rise, store_overflow};
 use super::score::exponent_error;
 use super::{Bound, Facts, RowSums};
 use crate::number::{Dtype, ulp_size};
@@ -19,6 +19,8 @@ pub struct RowBound<'a> {
     value_max: f64,
     out_dtype: Dtype,
     store: Store,
+    /// The least magnitude whose store may give infinity.
+    overflow: Option<f64>,
     declared: bool,
     state: State,
 }
@@ -40,16 +42,15 @@ struct Terms {
     weight_error: f64,
     /// `max(L - W, L e^-D)`: at least `sum W_j` on the oracle's scale.
     least_weight: f64,
-    /// At least `sum W_j` on the kernel's scale.
-    kernel_weight: f64,
     /// `1 + A` of step 4, as `A`.
     value_excess: f64,
-    /// `B` and `b` of step 4.
+    /// `B` of step 4.
     sum_excess: f64,
-    sum_least: f64,
-    /// Underflow of `acc` and `l`, on the kernel's scale.
+    /// Underflow of `acc` and `l`, as shares of `sum W_j`.
     value_tiny: f64,
     sum_tiny: f64,
+    /// `b` without the underflow of `l`.
+    divisor: f64,
     /// Underflow of the quotient.
     quotient_tiny: f64,
     /// `D`.
@@ -81,6 +82,7 @@ impl<'a> RowBound<'a> {
             value_max: facts.value_max,
             out_dtype: facts.out_dtype,
             store: counts.numerics.store,
+            overflow: store_overflow(facts.out_dtype, counts.numerics.store),
             declared: counts.declared,
             state,
         }
@@ -98,8 +100,7 @@ impl<'a> RowBound<'a> {
             State::Terms(ref terms) => terms,
         };
         let abs = self.sums.value_abs[lane];
-        let (sum_tiny, value_tiny) = (t.sum_tiny / t.kernel_weight, t.value_tiny / t.kernel_weight);
-        let divisor = t.sum_least - sum_tiny;
+        let (sum_tiny, value_tiny, divisor) = (t.sum_tiny, t.value_tiny, t.divisor);
         if divisor <= 0.0 {
             return Bound::Unbounded;
         }
@@ -115,7 +116,7 @@ impl<'a> RowBound<'a> {
         let quotient = (hull.min(weights + sums) + t.quotient_tiny) * WIDEN;
         // Step 6.
         let magnitude = value_abs + quotient;
-        if store_overflows(self.out_dtype, self.store, magnitude) {
+        if self.overflow.is_some_and(|overflow| magnitude >= overflow) {
             return Bound::OutOfRange("the output may overflow its format");
         }
         let stored = if self.out_dtype == Dtype::F32 && self.declared {
@@ -136,19 +137,23 @@ impl<'a> RowBound<'a> {
             State::OutOfRange(reason) => return Bound::OutOfRange(reason),
             State::Terms(ref terms) => terms,
         };
-        let sum_tiny = t.sum_tiny / t.kernel_weight;
-        let least = t.sum_least - sum_tiny;
+        let (sum_tiny, least) = (t.sum_tiny, t.divisor);
         if least <= 0.0 {
             return Bound::Unbounded;
         }
         let weight = self.sums.weight;
         let high = log1p(t.sum_excess + sum_tiny);
-        let sums = high.max(-log(least));
-        let weights = log1p(t.weight_error / weight).max(-log(t.least_weight / weight));
+        let sums = high.max(-near_log(least));
+        let weights = log1p(t.weight_error / weight).max(-near_log(t.least_weight / weight));
         let core = sums + weights.min(t.exponent);
         let bound = core + t.lse_relative * (value_abs + t.lse_extent + core) + t.lse_tiny;
         if bound.is_finite() { Bound::Within(bound * WIDEN) } else { Bound::Unbounded }
     }
+}
+
+/// `ln x`. CORE-MATH's log1p is as exact and much faster beside 1, where `x - 1` is exact too.
+fn near_log(x: f64) -> f64 {
+    if (0.5..=2.0).contains(&x) { log1p(x - 1.0) } else { log(x) }
 }
 
 /// An error sum that overflowed, or met 0 * inf, is infinite.
@@ -232,18 +237,18 @@ impl Terms {
             sum_tiny += rounded;
         }
 
+        let sum_tiny = sum_tiny * (1.0 + sum_excess) / kernel_weight;
         let extent = log_keys(n) + counts.lag + above + rise;
         let folded = counts.folded();
         Some(Terms {
             uniform,
             weight_error,
             least_weight,
-            kernel_weight,
             value_excess,
             sum_excess,
-            sum_least,
-            value_tiny: value_tiny * (1.0 + value_excess),
-            sum_tiny: sum_tiny * (1.0 + sum_excess),
+            value_tiny: value_tiny * (1.0 + value_excess) / kernel_weight,
+            sum_tiny,
+            divisor: sum_least - sum_tiny,
             quotient_tiny,
             exponent,
             // ln l and its sum with the maximum; under folded_log2e the maximum is scaled back as well.

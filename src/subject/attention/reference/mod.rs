@@ -30,7 +30,8 @@ use view::{Entry, Gathered, View};
 /// Buffers kept between calls, so that inner loops do not allocate.
 #[derive(Default)]
 struct Scratch {
-    gathered: Gathered,
+    /// A few sequences and heads, so that those of a batch find theirs again at the next step.
+    gathered: [Gathered; 4],
     query: Vec<f32>,
     rows: Vec<Row>,
     tile: Layout,
@@ -150,14 +151,15 @@ impl Reference {
         let arithmetic = Arithmetic::new(&self.numerics, &self.actual, view.attributes);
         let tile = if self.by_tile() { facts.block_q } else { 1 };
         for kv_head in work.heads.start / group..work.heads.end.div_ceil(group) {
-            scratch.gathered.read(view, entry, kv_head, keys.clone());
+            let home = (entry.home(kv_head) % scratch.gathered.len() as u64) as usize;
+            scratch.gathered[home].read(view, entry, kv_head, keys.clone());
             let heads = work.heads.start.max(kv_head * group)..work.heads.end.min((kv_head + 1) * group);
             let mut first = work.rows.start;
             while first < work.rows.end {
                 let rows = first..first.saturating_add(tile).min(work.rows.end);
                 self.lay(&facts, rows.clone(), scratch);
                 for head in heads.clone() {
-                    self.go_together(&arithmetic, view, entry, rows.clone(), work.traced, head, scratch, recorder);
+                    self.go_together(&arithmetic, view, entry, rows.clone(), work.traced, head, home, scratch, recorder);
                     for (n, row) in rows.clone().enumerate() {
                         let state = &mut scratch.rows[n];
                         let lse = if R::ON && row == work.traced {
@@ -196,10 +198,12 @@ impl Reference {
         rows: Range<u32>,
         traced: u32,
         head: usize,
+        home: usize,
         scratch: &mut Scratch,
         recorder: &mut R,
     ) {
         let Scratch { gathered, query, rows: states, tile, sum } = scratch;
+        let gathered = &gathered[home];
         let states = &mut states[..rows.len()];
         let d = view.attributes.d_qk;
         for (row, state) in rows.clone().zip(&mut *states) {

@@ -2,6 +2,7 @@
 
 use super::sum::{ABREAST, Lane};
 use crate::number::Dtype;
+use crate::source::mix;
 use crate::subject::attention::kernel::{Attributes, Call, DenseCall, KernelError, PagedCall, VarlenCall};
 use crate::subject::attention::recipe::StepFacts;
 use crate::tensor::Tensor;
@@ -38,6 +39,15 @@ pub(super) struct View<'a> {
 }
 
 impl Entry<'_> {
+    /// A number that is the same for one sequence and KV head from call to call, as a rule.
+    pub(super) fn home(&self, kv_head: usize) -> u64 {
+        let first = match self.slots {
+            KeySlots::From(first) => first as u64,
+            KeySlots::Pages { pages, .. } => pages.first().map_or(0, |&page| page.into()),
+        };
+        mix(first, kv_head as u64)
+    }
+
     pub(super) fn facts(&self, attributes: &Attributes<'_>) -> StepFacts {
         StepFacts::of(attributes, self.q, self.kv, self.buffer_start, self.prefix)
     }
@@ -184,15 +194,31 @@ pub(super) fn decode(dtype: Dtype, bits: &[u32], out: &mut Vec<f32>) {
     }
 }
 
+/// Lengthens a buffer to at least this.
+fn grow<T: Clone + Default>(buffer: &mut Vec<T>, length: usize) {
+    if buffer.len() < length {
+        buffer.resize(length, T::default());
+    }
+}
+
 /// The keys and values of one sequence and KV head, decoded.
+///
+/// A decode step reads the whole cache again for one row, so what was read last time stays: a key whose patterns are still the
+/// same is not decoded again. The patterns themselves are compared, so no cache can change unseen.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// First key held.
+    /// First key of the first group; a multiple of [`ABREAST`].
     first: u32,
+    /// Keys whose patterns and numbers are held.
+    held: Range<u32>,
     /// `[groups of eight keys, d_qk]`.
     keys: Vec<Lane>,
     /// `[keys, d_v]`.
     values: Vec<f32>,
+    /// `[keys, d_qk]` and `[keys, d_v]`: what they were decoded from.
+    key_bits: Vec<u32>,
+    value_bits: Vec<u32>,
+    dtypes: Option<[Dtype; 2]>,
     d_qk: usize,
     d_v: usize,
     line: Vec<f32>,
@@ -202,20 +228,39 @@ impl Gathered {
     /// Reads the keys of a range, and no other slot.
     pub(super) fn read(&mut self, view: &View<'_>, entry: &Entry<'_>, kv_head: usize, range: Range<u32>) {
         let Attributes { kv_heads, d_qk, d_v, .. } = *view.attributes;
-        (self.first, self.d_qk, self.d_v) = (range.start, d_qk, d_v);
-        self.keys.clear();
-        self.keys.resize(range.len().div_ceil(ABREAST) * d_qk, [0.0; ABREAST]);
-        self.values.clear();
-        for (n, key) in range.enumerate() {
+        let first = range.start - range.start % ABREAST as u32;
+        let dtypes = Some([view.k.dtype, view.v.dtype]);
+        if (first, dtypes, d_qk, d_v) != (self.first, self.dtypes, self.d_qk, self.d_v) {
+            (self.first, self.dtypes, self.d_qk, self.d_v) = (first, dtypes, d_qk, d_v);
+            self.held = range.start..range.start;
+        }
+        let count = (range.end - first) as usize;
+        grow(&mut self.keys, count.div_ceil(ABREAST) * d_qk);
+        grow(&mut self.values, count * d_v);
+        grow(&mut self.key_bits, count * d_qk);
+        grow(&mut self.value_bits, count * d_v);
+        for key in range.clone() {
+            let n = (key - first) as usize;
             let row = entry.slot(key) * kv_heads + kv_head;
+            let (k, v) = (&view.k.bits[row * d_qk..(row + 1) * d_qk], &view.v.bits[row * d_v..(row + 1) * d_v]);
+            let (k_held, v_held) = (&mut self.key_bits[n * d_qk..(n + 1) * d_qk], &mut self.value_bits[n * d_v..(n + 1) * d_v]);
+            if self.held.contains(&key) && k == k_held && v == v_held {
+                continue;
+            }
+            k_held.copy_from_slice(k);
+            v_held.copy_from_slice(v);
             self.line.clear();
-            decode(view.k.dtype, &view.k.bits[row * d_qk..(row + 1) * d_qk], &mut self.line);
+            decode(view.k.dtype, k, &mut self.line);
             let group = &mut self.keys[n / ABREAST * d_qk..(n / ABREAST + 1) * d_qk];
             for (lane, &x) in group.iter_mut().zip(&self.line) {
                 lane[n % ABREAST] = x;
             }
-            decode(view.v.dtype, &view.v.bits[row * d_v..(row + 1) * d_v], &mut self.values);
+            self.line.clear();
+            decode(view.v.dtype, v, &mut self.line);
+            self.values[n * d_v..(n + 1) * d_v].copy_from_slice(&self.line);
         }
+        let touching = range.start <= self.held.end && self.held.start <= range.end;
+        self.held = if touching { self.held.start.min(range.start)..self.held.end.max(range.end) } else { range };
     }
 
     /// Groups of eight keys that cover a range: the first key of the group and its lanes.

@@ -1,0 +1,32 @@
+//! A case and what is checked of it.
+
+use super::Case;
+use super::relation::SidedRelation;
+
+/// What is checked of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checks {
+    /// Everything, with [`RELATIONS_PER_CASE`] relations from this place of the rotation; the number also seeds their parameters.
+    Turn(u64),
+    /// One thing, for shrinking and replay.
+    Only {
+        /// Judge each side against the oracle.
+        oracle: bool,
+        /// Compare train with infer.
+        pair: bool,
+        /// Run this relation.
+        relation: Option<SidedRelation>,
+    },
+}
+
+/// Relations that a campaign runs on each case.
+pub const RELATIONS_PER_CASE: usize = 2;
+
+/// A case and what is checked of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// The case.
+    pub case: Case,
+    /// The checks.
+    pub checks: Checks,
+}
