@@ -329,6 +329,14 @@ impl Finding {
         }
     }
 
+    /// The concrete change under which it was found, as `[run] relation` spells it; `None` for the case as it is.
+    pub fn relation(&self) -> Option<&str> {
+        match self {
+            Finding::NotInvariant { relation, .. } | Finding::Fault { relation: Some(relation), .. } => Some(relation),
+            _ => None,
+        }
+    }
+
     /// The difference in bits behind the finding, if it is one.
     pub fn difference(&self) -> Option<&Difference> {
         match self {

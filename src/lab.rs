@@ -97,8 +97,10 @@ pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Don
                 queue.next += 1;
                 queue.next - 1
             };
+            let named = NameOnPanic { seed: campaign.seed, index };
             let trial = subject.draw(campaign.seed, index);
             let verdict = check_one(subject, &trial, &mut scratch);
+            std::mem::forget(named);
             lock().finished.insert(index, Done { index, trial, verdict });
             results.notify_all();
         }
@@ -133,6 +135,18 @@ pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Don
             }
         }
     });
+}
+
+/// Says on which case a worker panicked: a fault of the harness that must be repeatable.
+struct NameOnPanic {
+    seed: u64,
+    index: u64,
+}
+
+impl Drop for NameOnPanic {
+    fn drop(&mut self) {
+        eprintln!("lastbit: the fault above came with case {} of seed {}", self.index, self.seed);
+    }
 }
 
 /// Runs a closure when dropped, so that a thread counts as gone however it leaves.
@@ -178,14 +192,17 @@ pub struct Statistics {
     pub escalations: u64,
     /// Relations run.
     pub relations: u64,
+    /// Positions of the longest sequence.
+    pub longest_kv: u32,
     /// Accuracy over all judged elements.
     pub accuracy: Accuracy,
 }
 
 impl Statistics {
-    /// Counts a case whose output has the given format.
-    pub fn add(&mut self, verdict: &Verdict, out_dtype: Dtype) {
+    /// Counts a case whose output has the given format and whose longest sequence has `kv` positions.
+    pub fn add(&mut self, verdict: &Verdict, out_dtype: Dtype, kv: u32) {
         self.cases += 1;
+        self.longest_kv = self.longest_kv.max(kv);
         self.elements += verdict.compared;
         self.escalations += verdict.escalations;
         self.relations += verdict.relations;

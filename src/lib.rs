@@ -32,8 +32,8 @@
 //! let verdict = check_one(&attention, &trial, &mut scratch);
 //! let finding = verdict.failure().expect("P in bf16 changes bits");
 //! let shrunk = lastbit::shrink::shrink(&attention, &trial, &finding.signature(), 10_000, &mut scratch).expect("it fails");
-//! let explanation = explain(&attention.pair, &shrunk.trial, "found.case");
-//! assert!(explanation.text.contains("cause: precision: probs.dtype is f32 against bf16"), "{}", explanation.text);
+//! let explanation = explain(&attention.pair, &shrunk.trial, "found.case", None);
+//! assert!(explanation.text.contains("cause: precision: probs.dtype: f32 against bf16"), "{}", explanation.text);
 //! # Ok::<(), String>(())
 //! ```
 //!

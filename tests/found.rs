@@ -7,8 +7,8 @@ use lastbit::finding::{Axis, Finding, Kind};
 use lastbit::lab::{Campaign, Flow, Length, Statistics, run};
 use lastbit::number::Dtype;
 use lastbit::subject::attention::cause::CauseKind::{self, Blocking, Order, Precision, Semantics};
-use lastbit::subject::attention::trial::Trial;
 use lastbit::subject::attention::oracle::Mode;
+use lastbit::subject::attention::trial::Trial;
 
 /// `ref:aligned` against another kernel: found, named, and shrunk to one sequence and one head.
 struct Planted {
@@ -144,7 +144,7 @@ fn the_clean_pair_is_quiet() {
     let mut statistics = Statistics::default();
     run(&attention, Campaign { seed: 2, length: Length::Cases(2000), jobs: 2 }, |done| {
         assert_eq!(done.verdict.findings, [], "case {}", done.index);
-        statistics.add(&done.verdict, done.trial.case.problem.out_dtype);
+        statistics.add(&done.verdict, done.trial.case.problem.out_dtype, 0);
         Flow::Continue
     });
     println!("{statistics:?}");

@@ -280,7 +280,8 @@ fn error_sums_survive_infinity_and_vanished_weights() {
     assert_eq!((sums.weight_error[0], sums.value_error[0][0]), (f64::INFINITY, f64::INFINITY));
     // g = 2e4 for the far key: e^-10000 (e^10000 - 1) is 1, though e^-10000 is zero in f64.
     assert!((sums.value_error[1][0] - 2.0).abs() < 1e-6 && (sums.weight_error[1] - 1.0).abs() < 1e-6, "{sums:?}");
-    assert_eq!((sums.magnitude_max, sums.distance_max, sums.keys), (1e4, 0.0, 2));
+    assert_eq!((sums.magnitude_max, sums.distance_max, sums.keys), (2e4, 0.0, 2));
+    assert_eq!(sums.score_magnitude_max, 1e4);
     let none = Weighting { per_magnitude: 0.0, constant: 0.0 };
     assert_eq!(oracle.row(0, 0, 0, &[none]).sums.value_error, [[0.0]]);
     assert!(oracle.row(0, 0, 0, &[]).sums.value_error.is_empty());

@@ -222,7 +222,7 @@ fn check_schedule(case: &Case) -> [bool; 4] {
         assert!(rows <= case.infer.budget.unwrap_or(u32::MAX), "{rows} rows in a step");
         let members: BTreeSet<usize> = step.iter().map(|it| it.sequence).collect();
         assert_eq!(members.len(), step.len(), "a sequence twice in a step");
-        for &StepEntry { sequence: n, first_row, rows, kv, rebuilt: again, last } in step {
+        for &StepEntry { sequence: n, first_row, rows, kv, rebuilt: again, last, .. } in step {
             let (it, request) = (problem.sequences[n], &case.infer.requests[n]);
             assert!(rows > 0 && first_row + rows <= it.q && !ended[n]);
             assert!(first_row >= request.hit, "a row of the prefix hit is computed");

@@ -37,7 +37,7 @@ fn replay(path: &Path) -> Result<(), Failed> {
     if loaded.file.comment.is_empty() {
         return Err("the first line must be a comment that says why the case is kept".into());
     }
-    let explanation = explain(&loaded.pair, &loaded.trial, "FILE.case");
+    let explanation = explain(&loaded.pair, &loaded.trial, "FILE.case", Some(&loaded.file.run.expect));
     let expected = &loaded.file.run.expect;
     if !explanation.meets(expected) {
         return Err(format!("expected `{expected}`, got:\n{}", explanation.text).into());

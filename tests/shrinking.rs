@@ -7,13 +7,13 @@ use lastbit::finding::Finding;
 use lastbit::lab::{Campaign, Flow, Length, run};
 use lastbit::shrink::{BUDGET, Shrunk, shrink};
 use lastbit::subject::Subject;
-use lastbit::subject::attention::trial::Trial;
 use lastbit::subject::attention::conventions::Conventions;
 use lastbit::subject::attention::explain::explain;
 use lastbit::subject::attention::kernel::{AttentionKernel, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
 use lastbit::subject::attention::numerics::Numerics;
 use lastbit::subject::attention::oracle::Mode;
 use lastbit::subject::attention::reference::Reference;
+use lastbit::subject::attention::trial::Trial;
 use lastbit::subject::attention::{Attention, file, text, validate};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -110,7 +110,7 @@ fn round_trip(attention: &Attention, small: &Shrunk<Trial>) {
     assert_eq!(loaded.trial.case, small.trial.case);
     let check = |pair: &lastbit::subject::attention::check::Pair| pair.check(&small.trial, &mut pair.scratch());
     assert_eq!(check(&loaded.pair), check(&attention.pair));
-    let explanation = explain(&loaded.pair, &loaded.trial, "x.case");
+    let explanation = explain(&loaded.pair, &loaded.trial, "x.case", None);
     assert!(explanation.meets(&loaded.file.run.expect), "{}", explanation.text);
 }
 

@@ -23,7 +23,7 @@ fn regressions() {
             let path = folder.join(format!("{name}.case"));
             let loaded = file::load(&path, None).unwrap_or_else(|error| panic!("{error}"));
             let kept = format!("corpora/regressions/attention/{name}.case");
-            let explanation = explain(&loaded.pair, &loaded.trial, &kept);
+            let explanation = explain(&loaded.pair, &loaded.trial, &kept, Some(&loaded.file.run.expect));
             insta::assert_snapshot!(name.as_str(), format!("kept for: {}\n{}", loaded.file.comment, explanation.text));
         }
     });

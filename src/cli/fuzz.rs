@@ -116,15 +116,22 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     let started = Instant::now();
     let mut progress = Progress::new(length);
     run_campaign(&attention, Campaign { seed: options.seed, length, jobs }, |done| {
-        statistics.add(&done.verdict, done.trial.case.problem.out_dtype);
+        let problem = &done.trial.case.problem;
+        let longest = problem.sequences.iter().map(|it| it.kv).max().unwrap_or(0);
+        statistics.add(&done.verdict, problem.out_dtype, longest);
         progress.update(&statistics);
         let mut stop = Flow::Continue;
         let mut written = folder.verdict(&verdict_line(done.index, &done.verdict), done.verdict.failure().is_some());
+        let mut families = Vec::new();
         for finding in done.verdict.findings.iter().filter(|finding| finding.kind().is_failure()) {
             if !options.keep_going {
                 stop = Flow::Stop;
             }
-            if written.is_err() || found.iter().any(|it| it.finding.family() == finding.family()) {
+            // `o` and `lse` of one case are one defect; over a run, each signature is kept once.
+            let family = finding.family();
+            let again = families.contains(&family);
+            families.push(family);
+            if again || written.is_err() || found.iter().any(|it| it.finding.signature() == finding.signature()) {
                 continue;
             }
             match save_found(&folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
@@ -157,7 +164,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     }
     match options.format {
         Format::Json => print(&format!("{summary}\n"))?,
-        Format::Human => print(&human(&statistics, seconds, &report, &options.out))?,
+        Format::Human => print(&human(options, &statistics, seconds, &report))?,
     }
     match failure {
         Some(error) => Err(error),
@@ -168,7 +175,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
 fn verdict_code(statistics: &Statistics) -> u8 {
     if !statistics.signatures.is_empty() {
         exit_code::FINDING
-    } else if statistics.of(Kind::Undecided) > 0 {
+    } else if statistics.of(Kind::Undecided) + statistics.of(Kind::Skipped) > 0 {
         exit_code::UNDECIDED
     } else if statistics.cases == 0 || statistics.elements == 0 {
         exit_code::NOTHING
@@ -227,18 +234,47 @@ fn shrink_found(
     scratch: &mut <Attention as Subject>::Scratch,
 ) -> Result<Option<Small>, Failure> {
     let signature = found.finding.signature();
+    eprintln!("shrinking case {}: {signature}", found.index);
     let Some(shrunk) = shrink(attention, &found.trial, &signature, BUDGET, scratch) else {
         eprintln!("lastbit: case {} does not show `{signature}` again: a kernel does not repeat itself", found.index);
         return Ok(None);
     };
     let mut file = file::file(String::new(), &attention.pair, &shrunk.trial, Some(&shrunk.finding));
     let name = format!("{:08}-{}.case", found.index, slug(&signature));
-    let explanation = explain(&attention.pair, &shrunk.trial, &name);
+    let whole = file::replayed(&attention.pair, &shrunk.trial, &shrunk.finding);
+    let explanation = explain(&attention.pair, &whole, &name, Some(&signature));
     let cause = explanation.cause.as_ref().map_or("cause unknown".to_owned(), |cause| cause.to_string());
     file.comment = format!("{signature}: {cause}");
     let path = folder.save("shrunk", &name, &print_case(&file))?;
-    let explanation = explain(&attention.pair, &shrunk.trial, &path.display().to_string());
+    let explanation = explain(&attention.pair, &whole, &path.display().to_string(), Some(&signature));
     Ok(Some(Small { path, case: shrunk.trial.case, explanation }))
+}
+
+/// Share of order-sensitive cases below which a match says little.
+const BLIND: f64 = 0.05;
+
+/// What a reader must know to weigh the run.
+fn notes(text: &mut String, options: &Options, statistics: &Statistics) {
+    let (train, infer) = (&options.train, &options.infer);
+    if statistics.signatures.is_empty() && statistics.matches > 0 {
+        let (cases, longest) = (statistics.matches, statistics.longest_kv);
+        let _ = writeln!(
+            text,
+            "not observed: any difference of {train} and {infer} over {cases} matching cases, kv up to {longest}, seed {}",
+            options.seed
+        );
+    }
+    if options.oracle == Mode::Off {
+        text.push_str("NOTE: accuracy was not judged (--oracle off)\n");
+    }
+    for (dtype, it) in &statistics.sensitivity {
+        if (it.sensitive as f64) < BLIND * it.capable as f64 {
+            let _ = writeln!(text, "NOTE: {dtype} outputs hardly show order here: a match of them says little about it");
+        }
+    }
+    if statistics.cases == 0 {
+        text.push_str("NOTE: nothing ran\n");
+    }
 }
 
 fn summary(options: &Options, statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>)]) -> Value {
@@ -294,6 +330,7 @@ fn summary(options: &Options, statistics: &Statistics, seconds: f64, report: &[(
         "skip_reasons": statistics.skips,
         "elements": statistics.elements,
         "differing_elements": statistics.differing,
+        "longest_kv": statistics.longest_kv,
         "capable": by_dtype(|it| it.capable),
         "order_sensitive": by_dtype(|it| it.sensitive),
         "relations": statistics.relations,
@@ -314,7 +351,7 @@ fn summary(options: &Options, statistics: &Statistics, seconds: f64, report: &[(
     })
 }
 
-fn human(statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>)], out: &std::path::Path) -> String {
+fn human(options: &Options, statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>)]) -> String {
     let mut text = String::new();
     for (found, small) in report {
         let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
@@ -353,13 +390,14 @@ fn human(statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>
     if accuracy.judged > 0 {
         let _ = writeln!(
             text,
-            "{} elements judged against the oracle ({} escalated): {:.2}% correctly rounded, {} above, {} below, largest error {:.3} of its bound, {} unbounded, {} out of range",
+            "{} results judged against the oracle ({} escalated): {:.2}% correctly rounded, {} above, {} below, largest error {} of its bound, {} unbounded, {} out of range",
             accuracy.judged,
             statistics.escalations,
             100.0 * accuracy.correctly_rounded as f64 / accuracy.judged as f64,
             accuracy.above,
             accuracy.below,
-            accuracy.worst,
+            // Cut, not rounded: 1 would read as a failure.
+            (accuracy.worst * 1e4).floor() / 1e4,
             accuracy.unbounded,
             accuracy.out_of_range,
         );
@@ -370,6 +408,7 @@ fn human(statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>
     for (signature, count) in &statistics.signatures {
         let _ = writeln!(text, "found {count}: {signature}");
     }
-    let _ = writeln!(text, "results in {}", out.display());
+    notes(&mut text, options, statistics);
+    let _ = writeln!(text, "results in {}", options.out.display());
     text
 }

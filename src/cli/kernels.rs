@@ -23,13 +23,15 @@ pub(super) fn run() -> Result<u8, Failure> {
             let _ = writeln!(text, "  {:<16} aligned, {}", "", changed.join(", "));
         }
     }
-    text.push_str("\nNumerics of `aligned`; every field can be set:\n\n");
+    text.push_str("\nNumerics: the value of `aligned`, and what can be set (`name:n` stands for `name(n)`, which a shell wants quoted):\n\n");
     for field in Numerics::FIELDS {
-        let _ = writeln!(text, "  {field:<20} {}", aligned.get(field).unwrap_or_default());
+        let (value, values) = (aligned.get(field).unwrap_or_default(), Numerics::values(field).unwrap_or_default());
+        let _ = writeln!(text, "  {field:<20} {value:<18} {values}");
     }
     text.push_str("\nConventions, as declared.<name> and actual.<name>; set one of the two and the kernel lies:\n\n");
     for field in Conventions::FIELDS {
-        let _ = writeln!(text, "  {field:<20} {}", Conventions::default().get(field).unwrap_or_default());
+        let value = Conventions::default().get(field).unwrap_or_default();
+        let _ = writeln!(text, "  {field:<20} {value:<18} {}", Conventions::values(field).unwrap_or_default());
     }
     text.push_str("\nprofile=<preset>: the arithmetic the kernel claims when its accuracy is judged; default: its own.\n");
     print(&text)?;

@@ -61,7 +61,6 @@ enum Command {
 
 /// Runs the command line and gives the exit code.
 pub fn main() -> u8 {
-    // `print!` panics on a closed pipe (`lastbit show x.case | head`); that is no fault of ours.
     std::panic::set_hook(Box::new(panic_message));
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -91,6 +90,9 @@ pub fn main() -> u8 {
 }
 
 fn panic_message(info: &std::panic::PanicHookInfo<'_>) {
+    if crate::subject::attention::drive::in_kernel() {
+        return;
+    }
     eprintln!("lastbit: internal fault: {info}");
     eprintln!("lastbit: what was found so far is kept; please report the command line and this message");
 }

@@ -47,9 +47,12 @@ impl OutFolder {
                 fs::rename(path, &old).map_err(|error| failed("cannot rotate", path, &error))?;
             }
         }
-        fs::create_dir_all(path).map_err(|error| failed("cannot create", path, &error))?;
-        let file = path.join(VERDICTS);
-        let verdicts = File::create(&file).map_err(|error| failed("cannot create", &file, &error))?;
+        // Nothing has run yet: a folder that cannot be made is a wrong argument, not a lost result.
+        let unusable = |error: std::io::Error| {
+            Failure::Usage(format!("--out {}: cannot be created: {error}; name a folder that can be written", path.display()))
+        };
+        fs::create_dir_all(path).map_err(unusable)?;
+        let verdicts = File::create(path.join(VERDICTS)).map_err(unusable)?;
         Ok(OutFolder { path: path.to_owned(), verdicts: BufWriter::new(verdicts), lines: 0 })
     }
 

@@ -47,10 +47,10 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
             loaded.pair.infer = kernel("--infer", name)?;
         }
         let swapped = options.train.is_some() || options.infer.is_some();
-        let explanation = explain(&loaded.pair, &loaded.trial, &path.display().to_string());
+        let expected = &loaded.file.run.expect;
+        let explanation = explain(&loaded.pair, &loaded.trial, &path.display().to_string(), Some(expected));
         print(&explanation.text)?;
         if !swapped {
-            let expected = &loaded.file.run.expect;
             let met = explanation.meets(expected);
             print(&format!("expected: {expected} ({})\n", if met { "met" } else { "NOT met" }))?;
         }
@@ -58,7 +58,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
         let kinds: Vec<Kind> = explanation.verdict.findings.iter().map(|finding| finding.kind()).collect();
         if kinds.iter().any(|kind| kind.is_failure()) {
             worst = exit_code::FINDING;
-        } else if kinds.contains(&Kind::Undecided) && worst == exit_code::MATCH {
+        } else if !kinds.is_empty() && worst == exit_code::MATCH {
             worst = exit_code::UNDECIDED;
         }
     }

@@ -56,7 +56,8 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     let small = file::file(comment, &attention.pair, &shrunk.trial, Some(&shrunk.finding));
     let output = options.output.clone().unwrap_or_else(|| options.path.with_extension("small.case"));
     write_whole(&output, &print_case(&small))?;
-    print(&explain(&attention.pair, &shrunk.trial, &output.display().to_string()).text)?;
+    let whole = file::replayed(&attention.pair, &shrunk.trial, &shrunk.finding);
+    print(&explain(&attention.pair, &whole, &output.display().to_string(), Some(&signature)).text)?;
     let stopped = if shrunk.exhausted { " (budget reached: not a fixed point)" } else { "" };
     print(&format!("shrunk in {} evaluations{stopped}: {}\n", shrunk.evaluations, output.display()))?;
     Ok(exit_code::FINDING)

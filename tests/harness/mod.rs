@@ -74,5 +74,5 @@ pub fn shrunk(attention: &Attention, found: &Found) -> Shrunk<Trial> {
 
 /// The cause of a trial's headline.
 pub fn cause_of(attention: &Attention, trial: &Trial) -> Option<Cause> {
-    explain(&attention.pair, trial, "x.case").cause
+    explain(&attention.pair, trial, "x.case", None).cause
 }

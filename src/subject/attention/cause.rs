@@ -49,7 +49,7 @@ pub struct Cause {
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} is {} against {}", self.kind, self.field, self.values[0], self.values[1])
+        write!(f, "{}: {}: {} against {}", self.kind, self.field, self.values[0], self.values[1])
     }
 }
 
@@ -126,6 +126,10 @@ pub fn cause(
             let claimed = reference.profile.unwrap_or(reference.numerics);
             let mut fields = differing_conventions(&reference.declared, &reference.actual);
             fields.extend(differing_numerics(&claimed, &reference.numerics));
+            for field in &mut fields {
+                field.values[0].insert_str(0, "claimed as ");
+                field.values[1].insert_str(0, "really ");
+            }
             by_unifying(pair, trial, finding, it.path, fields, scratch)
         }
         _ => None,

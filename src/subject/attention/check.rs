@@ -178,6 +178,10 @@ impl Pair {
         for again in &infer.again {
             pairs(again.row, [train.o.row(again.row), train.lse.row(again.row)], [&again.o, &again.lse]);
         }
+        if self.oracle == Mode::Off && has_non_finite(problem, train) {
+            // Equal NaNs are equal, but without an oracle nobody says that they are right.
+            skip(verdict, "results that are not finite, and no oracle to judge them".into());
+        }
         if empty_rows_skipped {
             skip(verdict, format!("empty rows declared {} against {}", ours.empty_row, theirs.empty_row));
         }
@@ -251,6 +255,14 @@ pub(super) fn element_index(problem: &Problem, row: usize, n: usize) -> Index {
     let mut index = row_index(problem, row, n / d_v);
     index.0.push(("d", (n % d_v) as u64));
     index
+}
+
+/// Whether a row with keys has a NaN or an infinity.
+fn has_non_finite(problem: &Problem, side: &Produced) -> bool {
+    let finite = |dtype: Dtype, bits: &[u32]| bits.iter().all(|&bits| dtype.class(bits).is_finite());
+    (0..problem.total_q())
+        .filter(|&row| side.present[row] && has_keys(problem, row))
+        .any(|row| !finite(problem.out_dtype, side.o.row(row)))
 }
 
 /// The results of a row in the order they were produced, `o` and `lse`.

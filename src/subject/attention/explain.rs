@@ -42,15 +42,17 @@ impl Explanation {
     }
 }
 
-/// Runs a trial and explains its headline. `file` is the name in the replay command.
-pub fn explain(pair: &Pair, trial: &Trial, file: &str) -> Explanation {
+/// Runs a trial and explains one finding: the one with the expected signature, else the headline. `file` is the name in the replay
+/// command.
+pub fn explain(pair: &Pair, trial: &Trial, file: &str, expected: Option<&str>) -> Explanation {
     let mut scratch = pair.scratch();
     let verdict = pair.check(trial, &mut scratch);
     let mut text = format!("case: {}\n", show::summary(&trial.case));
     let _ = writeln!(text, "train: {}", pair.train.kernel.identity().name);
     let _ = writeln!(text, "infer: {}", pair.infer.kernel.identity().name);
     let mut the_cause = None;
-    match verdict.headline() {
+    let wanted = verdict.findings.iter().find(|it| expected == Some(it.signature().as_str()));
+    match wanted.or(verdict.headline()) {
         None if verdict.compared == 0 => text.push_str("verdict: nothing was compared\n"),
         None => {
             let _ = writeln!(text, "verdict: match, {} elements compared", verdict.compared);
@@ -59,9 +61,12 @@ pub fn explain(pair: &Pair, trial: &Trial, file: &str) -> Explanation {
             for finding in &verdict.findings {
                 describe(&mut text, finding);
             }
-            // A difference in bits shows more than a distance from the truth: two runs can be laid side by side.
-            let shown = verdict.findings.iter().find(|it| it.difference().is_some()).unwrap_or(headline);
-            let runs = runs(pair, trial, shown);
+            let mut runs = runs(pair, trial, headline);
+            if runs.divergence.is_none() {
+                // A difference in bits shows more than a distance from the truth: two runs can be laid side by side.
+                let shown = verdict.findings.iter().find(|it| it.difference().is_some()).unwrap_or(headline);
+                runs.divergence = self::runs(pair, trial, shown).divergence;
+            }
             if let Some(sentence) = runs.divergence {
                 let _ = writeln!(text, "first divergence: {sentence}");
             }
@@ -214,7 +219,19 @@ fn between(a: RowRun, b: RowRun, names: [&str; 2]) -> Runs {
         _ => Vec::new(),
     };
     let divergence = match (&a.trace, &b.trace) {
-        (Some(x), Some(y)) => first_divergence(x, y).map(|it| sentence(&it, names)),
+        (Some(x), Some(y)) => first_divergence(x, y).map(|it| {
+            let mut text = sentence(&it, names);
+            // Work that leaves no step of its own in one of the runs: a lone split whose sink is merged, say.
+            if it.structure.is_none() && recipes.iter().any(|it| it.field == "partials") {
+                let (with, without) = if a.recipe.as_ref().is_some_and(|it| it.partials) { (0, 1) } else { (1, 0) };
+                let clause = format!(
+                    "{} passes its result through split partials and their merge, {} does not. ",
+                    names[with], names[without]
+                );
+                text.insert_str(0, &(clause[..1].to_uppercase() + &clause[1..]));
+            }
+            text
+        }),
         _ => None,
     };
     Runs { divergence, recipes }

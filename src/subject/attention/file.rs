@@ -76,6 +76,17 @@ pub fn load(path: &Path, captured: Option<Arc<Captured>>) -> Result<Loaded, Inpu
     Ok(Loaded { file, pair, trial })
 }
 
+/// The trial that a finding's file replays: every check, and the relation under which it was found.
+pub fn replayed(pair: &Pair, trial: &Trial, finding: &Finding) -> Trial {
+    let relation = match (finding.relation(), trial.checks) {
+        (Some(relation), _) => relation.parse().ok(),
+        (None, Checks::Only { relation, .. }) => relation,
+        _ => None,
+    };
+    let checks = Checks::Only { oracle: pair.oracle != Mode::Off, pair: true, relation };
+    Trial { case: trial.case.clone(), checks }
+}
+
 /// The file that replays a finding.
 ///
 /// # Panics
@@ -85,10 +96,8 @@ pub fn file(comment: String, pair: &Pair, trial: &Trial, finding: Option<&Findin
         let reference = side.reference.as_ref().expect("a reference kernel");
         KernelFields(reference.fields())
     };
-    let relation = match (finding, trial.checks) {
-        (Some(Finding::NotInvariant { relation, .. } | Finding::Fault { relation: Some(relation), .. }), _) => {
-            Some(relation.clone())
-        }
+    let relation = match (finding.and_then(Finding::relation), trial.checks) {
+        (Some(relation), _) => Some(relation.to_owned()),
         (None, Checks::Only { relation: Some(relation), .. }) => Some(relation.to_string()),
         _ => None,
     };

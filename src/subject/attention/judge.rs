@@ -59,9 +59,17 @@ pub(super) fn judge(
                     match &mut judges[..] {
                         [first, second] if alike && first.same_bits(second, row, head) => {
                             let tally = first.row(row, head, truth, &facts);
-                            if tally.exceeded { drop(second.row(row, head, truth, &facts)) } else { second.add(&tally) }
+                            if tally.exceeded {
+                                second.row(row, head, truth, &facts);
+                            } else {
+                                second.add(&tally);
+                            }
                         }
-                        judges => judges.iter_mut().for_each(|judge| drop(judge.row(row, head, truth, &facts))),
+                        judges => {
+                            for judge in judges {
+                                judge.row(row, head, truth, &facts);
+                            }
+                        }
                     }
                     note_undecided(&mut undecided, problem, row, head, truth);
                     attach(differences, problem, row, head, truth, base);
@@ -141,7 +149,7 @@ fn note_undecided(undecided: &mut [Undecided; 2], problem: &Problem, row: usize,
 /// A true lse in the base a kernel reports. In base 2 it is decided only where both ends of the enclosure round alike.
 fn lse_in(base: LseBase, natural: &Truth) -> Truth {
     if base == LseBase::E || !natural.value.is_finite() {
-        return natural.clone();
+        return *natural;
     }
     let value = natural.value * std::f64::consts::LOG2_E;
     // One rounding of the product and one of the constant, each below 2^-52 of the value.
@@ -416,7 +424,7 @@ impl<'a> Judge<'a> {
 fn in_base_two(bound: Bound, truth: &Truth) -> Bound {
     match bound {
         Bound::Within(bound) => {
-            let bound = bound * 1.4427;
+            let bound = bound * std::f64::consts::LOG2_E * (1.0 + f64::EPSILON);
             let conversion = 2.5 * Dtype::F32.unit_roundoff() * (truth.value.abs() + truth.radius + bound);
             Bound::Within(bound + conversion + Dtype::F32.least_subnormal())
         }

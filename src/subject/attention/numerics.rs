@@ -62,9 +62,12 @@ impl fmt::Display for Order {
     }
 }
 
-/// Parses `name(n)`.
+/// Parses `name(n)`, or `name:n`, which needs no quotes in a shell.
 fn call(text: &str) -> Option<(&str, &str)> {
-    text.strip_suffix(')')?.split_once('(')
+    match text.strip_suffix(')') {
+        Some(text) => text.split_once('('),
+        None => text.split_once(':'),
+    }
 }
 
 impl FromStr for Order {
@@ -430,7 +433,7 @@ pub struct Numerics {
 
 /// One table for reading, writing and listing the fields.
 macro_rules! numerics_fields {
-    ($($name:literal => $($path:ident).+ as $kind:ident;)+) => {
+    ($($name:literal => $($path:ident).+ as $kind:ident, $values:literal;)+) => {
         impl Numerics {
             /// Field names, in canonical order.
             pub const FIELDS: &[&str] = &[$($name),+];
@@ -439,6 +442,14 @@ macro_rules! numerics_fields {
             pub fn get(&self, field: &str) -> Option<String> {
                 match field {
                     $($name => Some(self.$($path).+.to_string()),)+
+                    _ => None,
+                }
+            }
+
+            /// The values a field may have, in words; `None` for an unknown name.
+            pub fn values(field: &str) -> Option<&'static str> {
+                match field {
+                    $($name => Some($values),)+
                     _ => None,
                 }
             }
@@ -462,33 +473,33 @@ macro_rules! numerics_fields {
 }
 
 numerics_fields! {
-    "score.order" => score.order as text;
-    "score.fma" => score.fma as flag;
-    "score.acc" => score.acc as wide;
-    "score.store" => score.store as wide;
-    "score.scale" => score.scale as text;
-    "softmax.passes" => softmax.passes as text;
-    "softmax.block" => softmax.block as text;
-    "softmax.traverse" => softmax.traverse as text;
-    "softmax.rescale" => softmax.rescale as text;
-    "softmax.scope" => softmax.scope as text;
-    "softmax.exp" => softmax.exp as text;
-    "softmax.max_init" => softmax.max_init as text;
-    "probs.dtype" => probs.dtype as wide;
-    "probs.normalised" => probs.normalised as flag;
-    "rowsum.order" => rowsum.order as text;
-    "rowsum.acc" => rowsum.acc as wide;
-    "rowsum.of" => rowsum.of as text;
-    "value.order" => value.order as text;
-    "value.fma" => value.fma as flag;
-    "value.acc" => value.acc as wide;
-    "grid.anchor" => grid.anchor as text;
-    "grid.split" => grid.split as text;
-    "grid.merge" => grid.merge as text;
-    "grid.lse_dtype" => grid.lse_dtype as wide;
-    "grid.partial_dtype" => grid.partial_dtype as wide;
-    "finish" => finish as text;
-    "store" => store as text;
+    "score.order" => score.order as text, "sequential, lanes(n), pairwise, fused(n)";
+    "score.fma" => score.fma as flag, "true, false";
+    "score.acc" => score.acc as wide, "f32, bf16, f16";
+    "score.store" => score.store as wide, "f32, bf16, f16";
+    "score.scale" => score.scale as text, "on_query, on_score, folded_log2e";
+    "softmax.passes" => softmax.passes as text, "online, two_pass";
+    "softmax.block" => softmax.block as text, "whole, or a length";
+    "softmax.traverse" => softmax.traverse as text, "forward, backward";
+    "softmax.rescale" => softmax.rescale as text, "always, threshold(x)";
+    "softmax.scope" => softmax.scope as text, "row, tile";
+    "softmax.exp" => softmax.exp as text, "correctly_rounded, exp2_poly(2..8)";
+    "softmax.max_init" => softmax.max_init as text, "-inf, or a number";
+    "probs.dtype" => probs.dtype as wide, "f32, bf16, f16";
+    "probs.normalised" => probs.normalised as flag, "true, false (needs two_pass and no split)";
+    "rowsum.order" => rowsum.order as text, "sequential, lanes(n), pairwise, fused(n)";
+    "rowsum.acc" => rowsum.acc as wide, "f32, bf16, f16";
+    "rowsum.of" => rowsum.of as text, "p, rounded_p";
+    "value.order" => value.order as text, "sequential, lanes(n), pairwise, fused(n)";
+    "value.fma" => value.fma as flag, "true, false";
+    "value.acc" => value.acc as wide, "f32, bf16, f16";
+    "grid.anchor" => grid.anchor as text, "sequence, buffer, uncached";
+    "grid.split" => grid.split as text, "none, fixed_size(n), fixed_count(n), cache_boundary";
+    "grid.merge" => grid.merge as text, "sequential, tree";
+    "grid.lse_dtype" => grid.lse_dtype as wide, "f32, bf16, f16";
+    "grid.partial_dtype" => grid.partial_dtype as wide, "f32, bf16, f16";
+    "finish" => finish as text, "divide, reciprocal";
+    "store" => store as text, "rne, truncate";
 }
 
 fn wide_dtype(text: &str) -> Result<Dtype, String> {

@@ -2,8 +2,9 @@
 //!
 //! A relation is concrete (it names the neighbour, the page size, the hit), so that a case file replays exactly what failed.
 
+use super::drive::schedule;
 use super::select::{Keep, Selection, fit_plans};
-use super::{Anchor, Cache, Case, Data, Literal, Request, Sequence, Side, TrainLayout};
+use super::{Anchor, Cache, Case, Data, Literal, Request, Sequence, Side, TrainLayout, validate};
 use crate::finding::{Axis, Path};
 use crate::source::Source;
 use std::fmt;
@@ -134,8 +135,9 @@ pub fn rotate(case: &Case, turn: u64, count: usize, source: &mut dyn Source) -> 
             let relation = draw(case, source)?;
             let sided = SidedRelation { path, relation };
             // A variant that changes nothing would be a repeat under another name.
-            let meaningful = relation == Relation::Repeat || sided.apply(case).is_some_and(|it| !it.same_as(case, relation));
-            meaningful.then_some(sided)
+            let variant = sided.apply(case)?;
+            let unchanged = matches!(relation, Relation::Repeat | Relation::Poison);
+            (unchanged || variant.case != *case).then_some(sided)
         })
         .take(count)
         .collect()
@@ -230,15 +232,14 @@ pub struct Variant {
     pub except: Option<u32>,
 }
 
-impl Variant {
-    fn same_as(&self, base: &Case, relation: Relation) -> bool {
-        relation != Relation::Poison && self.case == *base
-    }
-}
-
 impl SidedRelation {
-    /// The changed case; `None` where the relation means nothing for the case on this path.
+    /// The changed case; `None` where the relation means nothing for the case on this path, or makes it invalid or too large.
     pub fn apply(&self, base: &Case) -> Option<Variant> {
+        let variant = self.change(base)?;
+        validate(&variant.case).is_ok().then_some(variant)
+    }
+
+    fn change(&self, base: &Case) -> Option<Variant> {
         let mut case = base.clone();
         let stepwise = base.problem.mask.causal == Some(Anchor::BottomRight);
         let index_of = |id: u32| base.problem.sequences.iter().position(|s| s.id == id);
@@ -247,11 +248,23 @@ impl SidedRelation {
         match (self.path, self.relation) {
             (_, Relation::Repeat) => {}
             (Path::Train, Relation::Poison) => {
-                if !matches!(base.train.layout, TrainLayout::Dense { .. }) {
+                let TrainLayout::Dense { pad_q, pad_kv, .. } = base.train.layout else { return None };
+                let sequences = &base.problem.sequences;
+                let uneven = sequences.windows(2).any(|pair| (pair[0].q, pair[0].kv) != (pair[1].q, pair[1].kv));
+                // Without a dead slot it would be a repeat.
+                if pad_q == 0 && pad_kv == 0 && !uneven {
                     return None;
                 }
             }
-            (Path::Infer, Relation::Poison) => {}
+            (Path::Infer, Relation::Poison) => {
+                let spare = match base.infer.cache {
+                    Cache::Contiguous { spare } => spare > 0,
+                    Cache::Paged { page, spare, .. } => spare > 0 || page > 1,
+                };
+                if !spare && base.infer.bucket == 1 && schedule(&base.problem, &base.infer).len() < 2 {
+                    return None;
+                }
+            }
             (_, Relation::Alone { seq }) => {
                 let n = index_of(seq)?;
                 if base.problem.sequences.len() < 2 {
@@ -296,7 +309,15 @@ impl SidedRelation {
                 layout @ TrainLayout::Dense { .. } => *layout = TrainLayout::Dense { side, pad_q, pad_kv },
                 TrainLayout::Varlen => return None,
             },
-            (Path::Infer, Relation::Bucket { size }) => case.infer.bucket = size,
+            (Path::Infer, Relation::Bucket { size }) => {
+                let steps = schedule(&base.problem, &base.infer);
+                let padded = |to: u32| steps.iter().map(move |step| step.len().next_multiple_of(to.max(1) as usize));
+                // Steps of the same sizes would be a repeat.
+                if padded(size).eq(padded(base.infer.bucket)) {
+                    return None;
+                }
+                case.infer.bucket = size;
+            }
             (Path::Infer, Relation::Pages { page: 0, .. }) => case.infer.cache = Cache::Contiguous { spare: 0 },
             (Path::Infer, Relation::Pages { page, shuffle }) => {
                 case.infer.cache = Cache::Paged { page, spare: 1, shuffle, recycled: false };

@@ -313,7 +313,7 @@ mod tests {
     }
 
     fn entry(sequence: usize, first_row: u32, rows: u32, kv: u32) -> StepEntry {
-        StepEntry { sequence, first_row, rows, kv, rebuilt: false, last: false }
+        StepEntry { sequence, first_row, rows, kv, kept: kv, rebuilt: false, last: false }
     }
 
     #[test]

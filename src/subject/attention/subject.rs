@@ -7,7 +7,7 @@ use super::relation::SidedRelation;
 use super::trial::{Checks, Trial};
 use super::{oracle, smaller};
 use crate::finding::{Finding, Verdict};
-use crate::source::Stream;
+use crate::source::{Stream, mix};
 use crate::subject::{Candidate, Subject};
 
 /// A pair of kernels and the cases to run them on.
@@ -55,7 +55,8 @@ impl Subject for Attention {
         let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
         let hints = Hints { granules: self.granules(), captured: captured.as_ref() };
         let case = draw(&mut Stream::new(seed, index), self.profile, &hints);
-        Trial { case, checks: Checks::Turn(index) }
+        // Consecutive cases take consecutive places of the rotation; each seed draws other parameters.
+        Trial { case, checks: Checks::Turn(mix(seed, 0).wrapping_add(index)) }
     }
 
     fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {

@@ -92,6 +92,8 @@ fn problem(problem: &Problem) -> Checked {
     in_range(problem.d_v, 1, MAX_DIM, "problem.d_v")?;
     labels(&problem.kv_head_ids, "problem.kv_head_ids")?;
     labels(&problem.group_ids, "problem.group_ids")?;
+    // A query head's data is named by `kv label * 64 + group label`.
+    ensure(problem.group_ids.iter().all(|&id| id < 64), "problem.group_ids", || "a label is above 63".into())?;
     ensure(problem.q_heads() <= MAX_HEADS, "problem.group_ids", || {
         format!(
             "{} KV heads with {} query heads each; {MAX_HEADS} query heads are the most",

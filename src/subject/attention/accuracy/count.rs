@@ -121,7 +121,8 @@ impl Counts<'_> {
         let (splits, split_slots) = match n.grid.split {
             Split::None => (1, 1),
             Split::FixedSize(size) => (ceil_plus_one(size.max(1)), slots.div_ceil(size.max(1)).saturating_add(1)),
-            Split::FixedCount(count) => (keys.min(count), count),
+            // The grid may start before the first key (padding, a prefix), and then cuts one part more.
+            Split::FixedCount(count) => (keys.min(count.saturating_add(1)), count.saturating_add(2)),
             Split::CacheBoundary => (keys.min(2), 2),
         };
         let mut merges = f64::from(splits.max(1) - 1);

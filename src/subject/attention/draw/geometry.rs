@@ -90,6 +90,9 @@ fn dims(source: &mut dyn Source, caps: &Caps) -> (u32, u32) {
     (d_qk, d_v)
 }
 
+/// The coarsest block or split that lengths are stretched for.
+const FARTHEST_GRANULE: u32 = 8192;
+
 /// Sequences whose `q * kv` add up to about `pairs` at most.
 fn sequences(
     source: &mut dyn Source,
@@ -109,6 +112,10 @@ fn sequences(
     for &id in &ids[..count] {
         let tail = source.chance(caps.tail_share, 16);
         let most = if tail { caps.tail_kv } else { caps.typical_kv };
+        // A block or split beyond the profile's lengths must be crossed all the same, now and then and by few rows.
+        let coarsest = granules.iter().copied().max().unwrap_or(0).min(FARTHEST_GRANULE);
+        let far = coarsest >= caps.tail_kv && source.chance(1, 12);
+        let most = if far { 2 * coarsest + 1 } else { most };
         let most = captured.map_or(most, |shape| shape.lengths[id as usize].min(most));
         let most = most.min(u32::try_from(share).unwrap_or(u32::MAX));
         let kv = match source.weighted(&[(28, 0), (11, 1), (1, 2)]) {

@@ -1,6 +1,7 @@
 //! The KV cache of the inference path: contiguous rows, or pages from a free list.
 
 use super::{Poison, copy_rows, strides};
+use crate::source::mix;
 use crate::subject::attention::{Cache, Inputs, Problem};
 use crate::tensor::Tensor;
 use std::collections::VecDeque;
@@ -28,8 +29,10 @@ struct Pages {
     owned: Vec<Vec<u32>>,
     /// Freed pages keep their values and are handed out first.
     recycled: bool,
-    /// A page that never holds a live slot: allocated ahead at the end of each block table row.
-    spare: Option<u32>,
+    /// A page that never holds a live slot: fills up block table rows.
+    dead: u32,
+    /// It also stands at the end of each row, as a page allocated ahead.
+    ahead: bool,
 }
 
 impl<'a> KvCache<'a> {
@@ -42,13 +45,15 @@ impl<'a> KvCache<'a> {
             }
             Cache::Paged { page, spare, shuffle, recycled } => {
                 let used: u32 = sequences.iter().map(|s| s.kv.div_ceil(page)).sum();
-                let mut ids: Vec<u32> = (0..used + spare).collect();
+                // At least one page stays dead: shorter block table rows are filled up with it, and reading it shows.
+                let count = used + spare.max(1);
+                let mut ids: Vec<u32> = (0..count).collect();
                 permute(&mut ids, shuffle);
-                let ahead = if spare > 0 { ids.pop() } else { None };
+                let dead = ids.pop().expect("a spare page");
                 let owned = vec![Vec::new(); sequences.len()];
                 let page = page as usize;
-                let pages = Pages { page, free: ids.into(), owned, recycled, spare: ahead };
-                ((used + spare) as usize, page, Layout::Paged(pages))
+                let pages = Pages { page, free: ids.into(), owned, recycled, dead, ahead: spare > 0 };
+                (count as usize, page, Layout::Paged(pages))
             }
         };
         let dead = poison.bits(problem.dtype);
@@ -91,6 +96,17 @@ impl<'a> KvCache<'a> {
         }
     }
 
+    /// Rolls a sequence back to its first `kv` keys: the slots of rejected drafts are dead.
+    pub(super) fn roll_back(&mut self, sequence: usize, kv: u32) {
+        let (k_stride, v_stride) = (self.inputs.k.stride(), self.inputs.v.stride());
+        for position in kv..self.filled[sequence] {
+            let at = self.slot(sequence, position as usize);
+            self.k.bits[at * k_stride..(at + 1) * k_stride].fill(self.dead);
+            self.v.bits[at * v_stride..(at + 1) * v_stride].fill(self.dead);
+        }
+        self.filled[sequence] = self.filled[sequence].min(kv);
+    }
+
     /// Takes a sequence's slots away: its request has finished or was preempted.
     pub(super) fn release(&mut self, sequence: usize) {
         let filled = std::mem::take(&mut self.filled[sequence]) as usize;
@@ -120,12 +136,12 @@ impl<'a> KvCache<'a> {
     pub(super) fn block_table(&self, batch: &[Option<usize>]) -> Option<(Vec<u32>, usize)> {
         let Layout::Paged(pages) = &self.layout else { return None };
         let owned = |entry: &Option<usize>| entry.map_or(&[][..], |sequence| &pages.owned[sequence]);
-        let width = batch.iter().map(|entry| owned(entry).len()).max().unwrap_or(0) + usize::from(pages.spare.is_some());
+        let width = batch.iter().map(|entry| owned(entry).len()).max().unwrap_or(0) + usize::from(pages.ahead);
         let mut table = Vec::with_capacity(batch.len() * width);
         for entry in batch {
             let row = owned(entry);
             table.extend_from_slice(row);
-            table.extend(std::iter::repeat_n(pages.spare.unwrap_or(0), width - row.len()));
+            table.extend(std::iter::repeat_n(pages.dead, width - row.len()));
         }
         Some((table, width))
     }
@@ -136,13 +152,7 @@ fn permute(ids: &mut [u32], seed: u64) {
     if seed == 0 {
         return;
     }
-    let mut state = seed;
     for n in (1..ids.len()).rev() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        ids.swap(n, (z % (n as u64 + 1)) as usize);
+        ids.swap(n, (mix(seed, n as u64) % (n as u64 + 1)) as usize);
     }
 }

@@ -1,7 +1,7 @@
 //! The inference path: engine steps over a KV cache.
 
 use super::cache::KvCache;
-use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, copy_rows, schedule, strides};
+use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, copy_rows, refuse, schedule, strides};
 use crate::subject::attention::kernel::{AttentionKernel, BlockTable, Call, PagedCall};
 use crate::subject::attention::{InferPlan, Inputs, Problem};
 use crate::tensor::Tensor;
@@ -22,6 +22,7 @@ pub fn infer(
     mut observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
     let attributes = attributes(problem, INFER_BLOCK_Q);
+    refuse(kernel, &attributes)?;
     let mut gather = Gather::new(problem, kernel.has_lse());
     let mut cache = KvCache::new(problem, plan.cache, inputs, poison);
     let [q_stride, ..] = strides(inputs);
@@ -79,8 +80,12 @@ pub fn infer(
             observer(Call::Paged(&call), &rows);
         }
         gather.call(&[rows.len()], &rows, |outputs| kernel.paged(&call, outputs))?;
-        for entry in step.iter().filter(|entry| entry.last) {
-            cache.release(entry.sequence);
+        for entry in &step {
+            if entry.last {
+                cache.release(entry.sequence);
+            } else if entry.kept < entry.kv {
+                cache.roll_back(entry.sequence, entry.kept);
+            }
         }
     }
     Ok(gather.finish())

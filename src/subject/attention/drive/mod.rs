@@ -11,11 +11,12 @@ pub use infer::infer;
 pub use schedule::{StepEntry, schedule};
 pub use train::train;
 
-use super::kernel::{Attributes, Call, KernelError, Outputs};
+use super::kernel::{AttentionKernel, Attributes, Call, KernelError, Outputs};
 use super::{Inputs, Problem};
 use crate::finding::Fault;
 use crate::number::Dtype;
 use crate::tensor::{Index, Tensor};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What dead slots hold: padding, spare and freed pages, tails of last pages.
@@ -98,6 +99,20 @@ fn attributes(problem: &Problem, block_q: u32) -> Attributes<'_> {
     }
 }
 
+thread_local! {
+    static IN_KERNEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is inside a kernel call: a panic there is caught and becomes a finding, so a panic hook need not report it.
+pub fn in_kernel() -> bool {
+    IN_KERNEL.get()
+}
+
+/// Refuses a case whose meaning is not what the kernel declares: comparing it would raise a false alarm.
+fn refuse(kernel: &dyn AttentionKernel, attributes: &Attributes<'_>) -> Result<(), Stop> {
+    kernel.conventions().fit(attributes).map_err(Stop::Unsupported)
+}
+
 /// Collects rows from calls.
 struct Gather<'a> {
     problem: &'a Problem,
@@ -134,7 +149,9 @@ impl<'a> Gather<'a> {
         let outputs = Outputs { o: &mut o, lse: &mut lse };
         // A kernel is somebody's code: its panic is a finding, not the end of the run. Its outputs are dropped on a panic, so
         // nothing half-written is seen.
+        IN_KERNEL.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| run(outputs)));
+        IN_KERNEL.set(false);
         self.produced.calls += 1;
         match result {
             Ok(Ok(())) => {}

@@ -14,6 +14,8 @@ pub struct StepEntry {
     pub rows: u32,
     /// Valid keys in the cache, the new rows' included.
     pub kv: u32,
+    /// Keys still valid after the step: fewer where drafts are rejected.
+    pub kept: u32,
     /// The request came back after losing its pages: the cache is rebuilt before this step.
     pub rebuilt: bool,
     /// The request's last step.
@@ -50,15 +52,17 @@ impl Progress<'_> {
         size.min(left).min(room)
     }
 
-    fn advance(&mut self, rows: u32) {
+    /// Takes a step of `rows` rows; gives how many of them are rolled back.
+    fn advance(&mut self, rows: u32) -> u32 {
         self.steps += 1;
         self.rebuild = false;
+        let mut rolled_back = 0;
         if let Some(until) = self.redo_until {
             self.done += rows;
             if self.done >= until {
                 self.redo_until = None;
             }
-            return;
+            return 0;
         }
         if let Some(chunk) = self.chunks.front_mut() {
             self.done += rows;
@@ -68,13 +72,15 @@ impl Progress<'_> {
             }
         } else {
             // Rejected drafts: the last rows are rolled back and computed again by the next step.
-            self.done += rows - self.request.reject.min(rows - 1);
+            rolled_back = self.request.reject.min(rows - 1);
+            self.done += rows - rolled_back;
         }
         if self.request.preempt == Some(self.steps) && !self.finished() && self.done > self.request.hit {
             self.redo_until = Some(self.done);
             self.done = self.request.hit;
             self.rebuild = true;
         }
+        rolled_back
     }
 }
 
@@ -127,8 +133,9 @@ pub fn schedule(problem: &Problem, plan: &InferPlan) -> Vec<Vec<StepEntry>> {
             room -= rows;
             let (first_row, rebuilt) = (it.done, it.rebuild);
             let kv = keys_after(problem, it.sequence, first_row + rows);
-            it.advance(rows);
-            step.push(StepEntry { sequence, first_row, rows, kv, rebuilt, last: it.finished() });
+            let rolled_back = it.advance(rows);
+            let kept = keys_after(problem, it.sequence, first_row + rows - rolled_back);
+            step.push(StepEntry { sequence, first_row, rows, kv, kept, rebuilt, last: it.finished() });
         }
         steps.push(step);
         clock += 1;

@@ -1,6 +1,6 @@
 //! The training path: the whole batch in one call, padded or packed.
 
-use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, copy_rows, strides};
+use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, copy_rows, refuse, strides};
 use crate::subject::attention::kernel::{AttentionKernel, Call, DenseCall, VarlenCall};
 use crate::subject::attention::{Inputs, Problem, Side, TrainLayout, TrainPlan};
 use crate::tensor::Tensor;
@@ -17,6 +17,7 @@ pub fn train(
     poison: Poison,
     observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
+    refuse(kernel, &attributes(problem, plan.block_q))?;
     match plan.layout {
         TrainLayout::Varlen => varlen(kernel, problem, plan, inputs, observer),
         TrainLayout::Dense { side, pad_q, pad_kv } => {

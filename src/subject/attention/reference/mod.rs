@@ -15,9 +15,8 @@ mod view;
 
 pub use spec::Reference;
 
-use super::conventions::{AlibiForm, AnchorConvention, CapOrder, Conventions, SinkInLse, WindowConvention};
+use super::conventions::Conventions;
 use super::kernel::{AttentionKernel, Attributes, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
-use super::mask::Anchor;
 use super::numerics::{Numerics, Rescale, ScaleAt, Scope};
 use super::recipe::{Layout, Recipe, StepFacts, recipe};
 use row::{Arithmetic, Row};
@@ -108,31 +107,7 @@ impl Reference {
         if let Some(acc) = [score.acc, rowsum.acc, value.acc].into_iter().find(|&acc| !narrow::is_accumulator(acc)) {
             return Err(format!("an accumulator of format {acc}"));
         }
-        let asked = match attributes.mask.causal {
-            Some(Anchor::BottomRight) => Some(AnchorConvention::BottomRight),
-            Some(Anchor::TopLeft) => Some(AnchorConvention::TopLeft),
-            None => None,
-        };
-        let declares =
-            |what: &str, declared: String, asked: String| Err(format!("declares {what} {declared}; the case asks {asked}"));
-        let Conventions { anchor, window, sink_in_lse, alibi, cap_order, .. } = self.declared;
-        if let Some(asked) = asked.filter(|&asked| anchor != AnchorConvention::AsCalled && anchor != asked) {
-            return declares("anchor", anchor.to_string(), asked.to_string());
-        }
-        let biased = attributes.alibi_slopes.is_some();
-        if attributes.mask.window_left.is_some() && window != WindowConvention::KeysToLeft {
-            return declares("window", window.to_string(), WindowConvention::KeysToLeft.to_string());
-        }
-        if attributes.sinks.is_some() && sink_in_lse != SinkInLse::Yes {
-            return declares("sink_in_lse", sink_in_lse.to_string(), SinkInLse::Yes.to_string());
-        }
-        if biased && alibi != AlibiForm::Distance {
-            return declares("alibi", alibi.to_string(), AlibiForm::Distance.to_string());
-        }
-        if biased && attributes.softcap.is_some() && cap_order != CapOrder::CapThenBias {
-            return declares("cap_order", cap_order.to_string(), CapOrder::CapThenBias.to_string());
-        }
-        Ok(())
+        self.declared.fit(attributes)
     }
 
     /// The rows and heads of `work`; results go to `place(row, head, o, lse)`.

@@ -180,12 +180,16 @@ pub struct Divergence {
 pub fn first_divergence(train: &Trace, infer: &Trace) -> Option<Divergence> {
     let found: HashMap<&Label, u32> = infer.0.iter().map(|step| (&step.label, step.bits)).collect();
     let nan = |bits: u32| f32::from_bits(bits).is_nan();
-    let value = train.0.iter().find_map(|step| {
+    let structure = structure(&train.cells(), &infer.cells());
+    // Other cuts mean other running maxima: weights and sums are then scaled differently and cannot be compared.
+    let comparable = |label: &Label| {
+        structure.is_none() || matches!(label, Label::Score { .. } | Label::Finish { .. } | Label::Store { .. } | Label::Lse)
+    };
+    let value = train.0.iter().filter(|step| comparable(&step.label)).find_map(|step| {
         let bits = *found.get(&step.label)?;
         let same = bits == step.bits || nan(bits) && nan(step.bits);
         (!same).then(|| ValueDivergence { label: step.label.clone(), train: step.bits, infer: bits })
     });
-    let structure = structure(&train.cells(), &infer.cells());
     (structure.is_some() || value.is_some()).then_some(Divergence { structure, value })
 }
 

@@ -232,10 +232,10 @@ fn caps_hold_where_a_short_file_would_ask_for_much() {
     refused(&fair.replace("chunks = [2]", &chunks), "38", "infer.requests[0].chunks", "has 4097 elements; 4096 are the most");
     let heads = format!("{:?}", (0..257).collect::<Vec<_>>());
     refused(&EXAMPLE.replace("group_ids = [0, 1]", &format!("group_ids = {heads}")), "11", "problem.group_ids", "257 elements");
-    let heads = format!("{:?}", (0..200).collect::<Vec<_>>());
+    let heads = format!("{:?}", (0..60).collect::<Vec<_>>());
     let text = EXAMPLE
         .replace("group_ids = [0, 1]", &format!("group_ids = {heads}"))
-        .replace("kv_head_ids = [0]", "kv_head_ids = [0, 1]");
+        .replace("kv_head_ids = [0]", "kv_head_ids = [0, 1, 2, 3, 4]");
     refused(&text, "11", "problem.group_ids", "256 query heads are the most");
 }
 
