@@ -451,6 +451,17 @@ impl Relation {
         }
     }
 
+    /// The same relation with sequences named anew.
+    pub fn renamed(self, name: impl Fn(u32) -> u32) -> Relation {
+        match self {
+            Relation::Alone { seq } => Relation::Alone { seq: name(seq) },
+            Relation::NeighbourLength { seq, q, kv } => Relation::NeighbourLength { seq: name(seq), q, kv },
+            Relation::NeighbourJoins { seq, join } => Relation::NeighbourJoins { seq: name(seq), join },
+            Relation::PrefixStability { seq, drop } => Relation::PrefixStability { seq: name(seq), drop },
+            other => other,
+        }
+    }
+
     /// A number that grows with its parameters, for the size of a shrunk case.
     pub fn size(&self) -> u64 {
         use Relation::*;

@@ -22,11 +22,12 @@ enum Pass {
     Relation,
     Literal,
     Values,
+    Labels,
 }
 
 /// Lengths, heads and dims come once more between literal bits and simpler values: a key that made a boundary visible stays what
 /// it is when others go, and simple values show less.
-const PASSES: [Pass; 13] = [
+const PASSES: [Pass; 14] = [
     Pass::Sequences,
     Pass::Lengths,
     Pass::Heads,
@@ -40,12 +41,13 @@ const PASSES: [Pass; 13] = [
     Pass::Heads,
     Pass::Dims,
     Pass::Values,
+    Pass::Labels,
 ];
 
 /// Largest literal case, in values: a case file with more would not be read by anyone.
 const LITERAL_VALUES_MAX: usize = 65_536;
 
-/// (sum of q and kv, heads, dims, knobs off their default, significant bits), as design.md orders them.
+/// (sum of q and kv, sequences, heads, dims, knobs off their default, significant bits, labels).
 pub(super) fn size(trial: &Trial) -> Vec<u64> {
     let problem = &trial.case.problem;
     let lengths: u64 = problem.sequences.iter().map(|s| u64::from(s.q) + u64::from(s.kv)).sum();
@@ -56,7 +58,14 @@ pub(super) fn size(trial: &Trial) -> Vec<u64> {
         u64::from(problem.d_qk) + u64::from(problem.d_v),
         knobs(trial),
         significance(&trial.case),
+        labels(problem),
     ]
+}
+
+/// Sum of ids and labels: they only name data, and literal data needs no names.
+fn labels(problem: &Problem) -> u64 {
+    let heads = problem.kv_head_ids.iter().chain(&problem.group_ids).map(|&it| u64::from(it));
+    heads.chain(problem.sequences.iter().map(|it| u64::from(it.id))).sum()
 }
 
 /// Each knob off its default weighs far more than the knob's own value.
@@ -155,7 +164,7 @@ pub(super) fn positions(trial: &Trial, pass: usize) -> Option<usize> {
         Pass::Dims => 2,
         Pass::TrainPlan => 1,
         Pass::InferPlan => 1 + problem.sequences.len(),
-        Pass::Mask | Pass::Relation | Pass::Literal => 1,
+        Pass::Mask | Pass::Relation | Pass::Literal | Pass::Labels => 1,
         Pass::Values => match &trial.case.data {
             Data::Literal(literal) => VALUE_CHUNKS + literal.q.len() + literal.k.len() + literal.v.len(),
             _ => 0,
@@ -180,6 +189,7 @@ pub(super) fn smaller(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs, pass: usi
         Pass::Relation => relations(trial),
         Pass::Literal => literal(trial, inputs),
         Pass::Values => values(trial, position),
+        Pass::Labels => vec![Candidate { trial: relabelled(trial), redraw: false }],
     }
 }
 
@@ -420,6 +430,25 @@ fn literal(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs) -> Vec<Candidate<Tri
     let mut trial = trial.clone();
     trial.case.data = Data::Literal(Literal { q: values.q.bits, k: values.k.bits, v: values.v.bits });
     vec![Candidate { trial, redraw: false }]
+}
+
+/// Ids and labels counted from 0. Other labels draw other data, so only literal data is relabelled.
+fn relabelled(trial: &Trial) -> Trial {
+    let mut trial = trial.clone();
+    if !matches!(trial.case.data, Data::Literal(_)) {
+        return trial;
+    }
+    let problem = &mut trial.case.problem;
+    let ids: Vec<u32> = problem.sequences.iter().map(|it| it.id).collect();
+    for (n, sequence) in problem.sequences.iter_mut().enumerate() {
+        sequence.id = n as u32;
+    }
+    problem.kv_head_ids = identity(problem.kv_head_ids.len());
+    problem.group_ids = identity(problem.group_ids.len());
+    if let Checks::Only { relation: Some(sided), .. } = &mut trial.checks {
+        sided.relation = sided.relation.renamed(|id| ids.iter().position(|&it| it == id).map_or(id, |n| n as u32));
+    }
+    trial
 }
 
 /// Positions of the values pass that change many values at once, before those that change one.
