@@ -280,8 +280,7 @@ impl Pair {
             judge.slot = if shared { 0 } else { n };
         }
         // Where such sides also mean the same, equal bits have equal errors: they are measured once.
-        let alike =
-            shared && judges[0].conventions == judges[1].conventions && judges[0].has_lse == judges[1].has_lse;
+        let alike = shared && judges[0].conventions == judges[1].conventions && judges[0].has_lse == judges[1].has_lse;
         let mut undecided = [Undecided::new("o"), Undecided::new("lse")];
         let mut weightings: Vec<Weighting> = Vec::with_capacity(2);
         let mut weighted: Option<Facts> = None;
@@ -357,7 +356,8 @@ fn element_index(problem: &Problem, row: usize, n: usize) -> Index {
 /// The largest magnitude in a tensor.
 fn largest(tensor: &Tensor) -> f64 {
     let (dtype, mask) = (tensor.dtype, tensor.dtype.magnitude_mask());
-    dtype.to_f64(tensor.bits.iter().map(|bits| bits & mask).max().unwrap_or(0))
+    // Magnitudes fit 31 bits, and signed maxima are what vector units have.
+    dtype.to_f64(tensor.bits.iter().fold(0, |largest: i32, bits| largest.max((bits & mask) as i32)) as u32)
 }
 
 /// What the bound must know of a row.
@@ -499,6 +499,8 @@ impl<'a> Judge<'a> {
     /// Measures one row and head, if this side has it.
     fn row(&mut self, row: usize, head: usize, truth: &RowTruth, facts: &Facts) -> Tally {
         let mut tally = Tally::default();
+        // The worst of all sides counts in the end, and a high one spares divisions.
+        tally.accuracy.worst = self.accuracy.worst;
         if !self.side.present[row] {
             return tally;
         }
@@ -554,15 +556,7 @@ impl<'a> Judge<'a> {
     }
 
     /// A result that the conventions fix exactly.
-    fn exact(
-        &mut self,
-        tally: &mut Tally,
-        output: usize,
-        dtype: Dtype,
-        bits: u32,
-        right: bool,
-        index: impl FnOnce() -> Index,
-    ) {
+    fn exact(&mut self, tally: &mut Tally, output: usize, dtype: Dtype, bits: u32, right: bool, index: impl FnOnce() -> Index) {
         tally.judged[output] += 1;
         tally.accuracy.judged += 1;
         tally.accuracy.correctly_rounded += u64::from(right);
@@ -599,7 +593,11 @@ impl<'a> Judge<'a> {
         accuracy.below += u64::from(truth.value - value > truth.radius);
         match bound {
             Bound::Within(bound) if error.is_finite() && error > truth.radius => {
-                accuracy.worst = accuracy.worst.max((error - truth.radius) / (bound + extra));
+                let (beyond, bound) = (error - truth.radius, bound + extra);
+                // A product tells most shares that are not the largest from those that may be, without a division.
+                if beyond > accuracy.worst * bound * (1.0 - 1e-12) {
+                    accuracy.worst = accuracy.worst.max(beyond / bound);
+                }
             }
             Bound::Within(_) => {}
             Bound::Unbounded => accuracy.unbounded += 1,
