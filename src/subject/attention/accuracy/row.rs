@@ -51,6 +51,9 @@ struct Terms {
     sum_tiny: f64,
     /// `b` without the underflow of `l`.
     divisor: f64,
+    /// Of `least_weight` and `divisor`: WIDEN covers a product in place of each lane's division.
+    inverse_weight: f64,
+    inverse_divisor: f64,
     /// The largest value that a quotient can have.
     hull: f64,
     /// Underflow of the quotient.
@@ -108,11 +111,11 @@ impl<'a> RowBound<'a> {
         }
         // Step 3.
         let error = finite(self.value_error[lane]) * (1.0 + t.uniform) + t.uniform * abs;
-        let weights = (error + value_abs * t.weight_error) / t.least_weight;
+        let weights = (error + value_abs * t.weight_error) * t.inverse_weight;
         // Step 4.
         let sums =
-            (t.value_excess * (abs + error) / t.least_weight + value_tiny + (value_abs + weights) * (t.sum_excess + sum_tiny))
-                / divisor;
+            (t.value_excess * (abs + error) * t.inverse_weight + value_tiny + (value_abs + weights) * (t.sum_excess + sum_tiny))
+                * t.inverse_divisor;
         let hull = value_abs + t.hull;
         // An infinite weight error beside a zero gives NaN, which `min` passes over.
         let quotient = (hull.min(weights + sums) + t.quotient_tiny) * WIDEN;
@@ -253,6 +256,8 @@ impl Terms {
             value_tiny,
             sum_tiny,
             divisor,
+            inverse_weight: 1.0 / least_weight,
+            inverse_divisor: 1.0 / divisor,
             hull: ((1.0 + value_excess) * facts.value_max + value_tiny) / divisor,
             quotient_tiny,
             exponent,
