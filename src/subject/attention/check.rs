@@ -309,7 +309,11 @@ impl Pair {
                                     second.add(&tally);
                                 }
                             }
-                            judges => judges.iter_mut().for_each(|judge| drop(judge.row(row, head, truth, &facts))),
+                            judges => {
+                                for judge in judges {
+                                    judge.row(row, head, truth, &facts);
+                                }
+                            }
                         }
                         note_undecided(&mut undecided, problem, row, head, truth);
                         attach(differences, problem, row, head, truth);
