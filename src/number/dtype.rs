@@ -56,6 +56,7 @@ impl Dtype {
     }
 
     /// Width in bits.
+    #[inline]
     pub fn bits(self) -> u32 {
         match self {
             Dtype::F32 => 32,
@@ -70,6 +71,7 @@ impl Dtype {
     }
 
     /// Significand bits, the hidden one included (`p` in IEEE 754).
+    #[inline]
     pub fn precision(self) -> u32 {
         match self {
             Dtype::F32 => 24,
@@ -81,6 +83,7 @@ impl Dtype {
     }
 
     /// Exponent of the least normal number (`emin` in IEEE 754).
+    #[inline]
     pub fn emin(self) -> i32 {
         match self {
             Dtype::F32 | Dtype::BF16 => -126,
@@ -90,6 +93,7 @@ impl Dtype {
     }
 
     /// The largest finite value.
+    #[inline]
     pub fn max_finite(self) -> f64 {
         match self {
             Dtype::F32 => f32::MAX as f64,
@@ -116,16 +120,19 @@ impl Dtype {
     }
 
     /// The sign bit.
+    #[inline]
     pub fn sign_mask(self) -> u32 {
         1 << (self.bits() - 1)
     }
 
     /// Bits below the sign: the magnitude, ordered as an integer.
+    #[inline]
     pub fn magnitude_mask(self) -> u32 {
         self.sign_mask() - 1
     }
 
     /// The pattern of the largest finite magnitude.
+    #[inline]
     pub fn max_finite_bits(self) -> u32 {
         match self {
             Dtype::F32 => 0x7f7f_ffff,
@@ -156,6 +163,7 @@ impl Dtype {
     }
 
     /// The class of a pattern.
+    #[inline]
     pub fn class(self, bits: u32) -> Class {
         let magnitude = bits & self.magnitude_mask();
         if magnitude == 0 {
@@ -175,7 +183,14 @@ impl Dtype {
         match self {
             Dtype::F32 => f32::from_bits(bits),
             Dtype::BF16 => f32::from_bits(bits << 16),
-            Dtype::F16 => half::f16::from_bits(bits as u16).to_f32(),
+            Dtype::F16 => {
+                let magnitude = bits & 0x7fff;
+                if magnitude >= 0x7c00 {
+                    return half::f16::from_bits(bits as u16).to_f32();
+                }
+                // The same exponent and fraction mean 2^112 times more in f16; subnormals included, the product is exact.
+                f32::from_bits((bits & 0x8000) << 16 | magnitude << 13) * f32::from_bits((127 + 112) << 23)
+            }
             Dtype::E4M3 | Dtype::E5M2 => self.small_to_f32(bits),
         }
     }
@@ -237,6 +252,7 @@ impl Dtype {
 }
 
 /// 2^e as `f64`, for `e` in -1074..=1023.
+#[inline]
 pub(crate) fn exp2i(e: i32) -> f64 {
     debug_assert!((-1074..=1023).contains(&e));
     if e >= -1022 { f64::from_bits(((e + 1023) as u64) << 52) } else { f64::from_bits(1 << (e + 1074)) }

@@ -66,6 +66,7 @@ impl Dtype {
     }
 
     /// The exponent of one ULP at a magnitude, never below that of the least subnormal.
+    #[inline]
     pub(super) fn quantum_exponent(self, magnitude: f64) -> i32 {
         floor_log2(magnitude).max(self.emin()) - (self.precision() as i32 - 1)
     }
@@ -114,6 +115,7 @@ fn floor_log2_of_max(dtype: Dtype) -> i32 {
 }
 
 /// floor(log2 x) for positive finite `x`; the least exponent for zero.
+#[inline]
 pub(super) fn floor_log2(x: f64) -> i32 {
     let biased = (x.to_bits() >> 52) as i32 & 0x7ff;
     if biased != 0 {

@@ -25,6 +25,7 @@ pub fn ulp_distance(dtype: Dtype, a: u32, b: u32) -> Ulps {
 
 /// One ULP at a finite real number: `2^(max(floor(log2|x|), emin) - p + 1)`, the least subnormal for zero. Beyond the largest
 /// finite number the format counts as if its exponent had no end.
+#[inline]
 pub fn ulp_size(dtype: Dtype, x: f64) -> f64 {
     exp2i(dtype.quantum_exponent(x.abs()))
 }

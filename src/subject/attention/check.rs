@@ -8,7 +8,7 @@ use super::judge::judge;
 use super::kernel::AttentionKernel;
 use super::oracle::{Mode, Oracle};
 use super::reference::Reference;
-use super::relation::{Relation, SidedRelation, rotate};
+use super::relation::{Relation, SidedRelation, rotate, undo};
 use super::trial::{Checks, RELATIONS_PER_CASE, Trial};
 use super::witness::order_sensitive;
 use super::{Case, Inputs, Problem};
@@ -69,6 +69,11 @@ impl Pair {
         }
     }
 
+    /// Whether both sides are one kernel.
+    fn alike(&self) -> bool {
+        self.train.kernel.identity() == self.infer.kernel.identity()
+    }
+
     /// The case's tensors.
     pub fn inputs(&self, case: &Case) -> Inputs {
         Inputs::new(case, self.captured.as_deref().map(|captured| captured as _))
@@ -101,7 +106,7 @@ impl Pair {
     /// Runs a trial.
     pub fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {
         let case = &trial.case;
-        let (oracle, pair, relations) = match trial.checks {
+        let (oracle, pair, mut relations) = match trial.checks {
             Checks::Turn(turn) => {
                 let mut source = Stream::new(turn, RELATION_STREAM);
                 (true, true, rotate(case, turn, RELATIONS_PER_CASE, &mut source))
@@ -123,6 +128,10 @@ impl Pair {
             ([Some(train), Some(infer)], true) => self.compare(case, train, infer, &mut verdict),
             _ => Vec::new(),
         };
+        if !differences.is_empty() && matches!(trial.checks, Checks::Turn(_)) && self.alike() {
+            // A kernel that differs from itself is not invariant to something: find out to what.
+            relations.extend(undo(case));
+        }
         if oracle && self.oracle != Mode::Off {
             judge(self, case, &inputs, &sides, &mut differences, &mut scratch.oracle, &mut verdict);
         }

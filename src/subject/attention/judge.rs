@@ -88,7 +88,8 @@ pub(super) fn judge(
 /// The largest magnitude in a tensor.
 fn largest(tensor: &Tensor) -> f64 {
     let (dtype, mask) = (tensor.dtype, tensor.dtype.magnitude_mask());
-    dtype.to_f64(tensor.bits.iter().map(|bits| bits & mask).max().unwrap_or(0))
+    // Magnitudes fit 31 bits, and signed maxima are what vector units have.
+    dtype.to_f64(tensor.bits.iter().fold(0, |largest: i32, bits| largest.max((bits & mask) as i32)) as u32)
 }
 
 /// What the bound must know of a row.
@@ -259,6 +260,8 @@ impl<'a> Judge<'a> {
     /// Measures every production of one row and head, if this side has any.
     fn row(&mut self, row: usize, head: usize, truth: &RowTruth, facts: &Facts) -> Tally {
         let mut tally = Tally::default();
+        // The worst of all sides counts in the end, and a high one spares divisions.
+        tally.accuracy.worst = self.accuracy.worst;
         let side = self.side;
         if !side.present[row] {
             return tally;
@@ -352,10 +355,12 @@ impl<'a> Judge<'a> {
         accuracy.below += u64::from(truth.value - value > truth.radius);
         let (bound, exceeds) = match bound {
             Bound::Within(bound) if value.is_finite() => {
-                if error > truth.radius {
-                    accuracy.worst = accuracy.worst.max((error - truth.radius) / bound);
+                let beyond = error - truth.radius;
+                // A product tells most shares that are not the largest from those that may be, without a division.
+                if beyond > 0.0 && beyond > accuracy.worst * bound * (1.0 - 1e-12) {
+                    accuracy.worst = accuracy.worst.max(beyond / bound);
                 }
-                (bound, error - truth.radius > bound)
+                (bound, beyond > bound)
             }
             Bound::Within(bound) => (bound, !correct),
             // No bound, but a result that is not finite where the true value is finite is wrong all the same.

@@ -143,6 +143,24 @@ pub fn rotate(case: &Case, turn: u64, count: usize, source: &mut dyn Source) -> 
         .collect()
 }
 
+/// The relations that take one feature of a plan away each: where a kernel differs from itself, one of them shows why.
+pub fn undo(case: &Case) -> Vec<SidedRelation> {
+    let infer = [
+        Relation::Prefix { hit: 0 },
+        Relation::Chunk { rows: longest(case).max(1) },
+        Relation::Pages { page: 0, shuffle: 0 },
+        Relation::Bucket { size: 1 },
+    ];
+    let train = [Relation::Padding { side: Side::Right, pad_q: 0, pad_kv: 0 }];
+    let sided = |path| move |relation| SidedRelation { path, relation };
+    let alone = case.problem.sequences.iter().map(|it| Relation::Alone { seq: it.id });
+    let plain = infer.into_iter().map(sided(Path::Infer)).chain(train.into_iter().map(sided(Path::Train)));
+    plain
+        .chain(alone.flat_map(|relation| Path::BOTH.map(|path| SidedRelation { path, relation })))
+        .filter(|sided| sided.apply(case).is_some_and(|variant| variant.case != *case))
+        .collect()
+}
+
 fn draw_repeat(_: &Case, _: &mut dyn Source) -> Option<Relation> {
     Some(Relation::Repeat)
 }

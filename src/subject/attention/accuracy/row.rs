@@ -15,8 +15,8 @@ const WIDEN: f64 = 1.0 + 1.0 / (1 << 20) as f64;
 #[derive(Clone, Copy, Debug)]
 pub struct RowBound<'a> {
     sums: &'a RowSums,
-    weighting: usize,
-    value_max: f64,
+    /// Of the row's weighting.
+    value_error: &'a [f64],
     out_dtype: Dtype,
     store: Store,
     /// The least magnitude whose store may give infinity.
@@ -51,6 +51,11 @@ struct Terms {
     sum_tiny: f64,
     /// `b` without the underflow of `l`.
     divisor: f64,
+    /// Of `least_weight` and `divisor`: WIDEN covers a product in place of each lane's division.
+    inverse_weight: f64,
+    inverse_divisor: f64,
+    /// The largest value that a quotient can have.
+    hull: f64,
     /// Underflow of the quotient.
     quotient_tiny: f64,
     /// `D`.
@@ -78,8 +83,7 @@ impl<'a> RowBound<'a> {
         };
         RowBound {
             sums,
-            weighting,
-            value_max: facts.value_max,
+            value_error: &sums.value_error[weighting],
             out_dtype: facts.out_dtype,
             store: counts.numerics.store,
             overflow: store_overflow(facts.out_dtype, counts.numerics.store),
@@ -92,6 +96,7 @@ impl<'a> RowBound<'a> {
     ///
     /// # Panics
     /// If `lane` is not a place in the row's value sums.
+    #[inline]
     pub fn o(&self, lane: usize, value_abs: f64) -> Bound {
         let t = match self.state {
             State::Empty => return Bound::Within(0.0),
@@ -105,13 +110,13 @@ impl<'a> RowBound<'a> {
             return Bound::Unbounded;
         }
         // Step 3.
-        let error = finite(self.sums.value_error[self.weighting][lane]) * (1.0 + t.uniform) + t.uniform * abs;
-        let weights = (error + value_abs * t.weight_error) / t.least_weight;
+        let error = finite(self.value_error[lane]) * (1.0 + t.uniform) + t.uniform * abs;
+        let weights = (error + value_abs * t.weight_error) * t.inverse_weight;
         // Step 4.
         let sums =
-            (t.value_excess * (abs + error) / t.least_weight + value_tiny + (value_abs + weights) * (t.sum_excess + sum_tiny))
-                / divisor;
-        let hull = value_abs + ((1.0 + t.value_excess) * self.value_max + value_tiny) / divisor;
+            (t.value_excess * (abs + error) * t.inverse_weight + value_tiny + (value_abs + weights) * (t.sum_excess + sum_tiny))
+                * t.inverse_divisor;
+        let hull = value_abs + t.hull;
         // An infinite weight error beside a zero gives NaN, which `min` passes over.
         let quotient = (hull.min(weights + sums) + t.quotient_tiny) * WIDEN;
         // Step 6.
@@ -238,6 +243,8 @@ impl Terms {
         }
 
         let sum_tiny = sum_tiny * (1.0 + sum_excess) / kernel_weight;
+        let value_tiny = value_tiny * (1.0 + value_excess) / kernel_weight;
+        let divisor = sum_least - sum_tiny;
         let extent = log_keys(n) + counts.lag + above + rise;
         let folded = counts.folded();
         Some(Terms {
@@ -246,9 +253,12 @@ impl Terms {
             least_weight,
             value_excess,
             sum_excess,
-            value_tiny: value_tiny * (1.0 + value_excess) / kernel_weight,
+            value_tiny,
             sum_tiny,
-            divisor: sum_least - sum_tiny,
+            divisor,
+            inverse_weight: 1.0 / least_weight,
+            inverse_divisor: 1.0 / divisor,
+            hull: ((1.0 + value_excess) * facts.value_max + value_tiny) / divisor,
             quotient_tiny,
             exponent,
             // ln l and its sum with the maximum; under folded_log2e the maximum is scaled back as well.

@@ -1,7 +1,7 @@
 //! The inference path: engine steps over a KV cache.
 
 use super::cache::KvCache;
-use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, copy_rows, refuse, schedule, strides};
+use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, refuse, schedule, strides};
 use crate::subject::attention::kernel::{AttentionKernel, BlockTable, Call, PagedCall};
 use crate::subject::attention::{InferPlan, Inputs, Problem};
 use crate::tensor::Tensor;
@@ -26,12 +26,17 @@ pub fn infer(
     let mut gather = Gather::new(problem, kernel.has_lse());
     let mut cache = KvCache::new(problem, plan.cache, inputs, poison);
     let [q_stride, ..] = strides(inputs);
+    // One-token steps are many and short: they share their buffers.
+    let mut batch: Vec<Option<usize>> = Vec::new();
+    let (mut rows, mut cache_seqlens, mut cu_seqlens_q, mut prefix_lens) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let dead = poison.bits(problem.dtype);
+    let mut q = Tensor::filled(problem.dtype, &[0, problem.q_heads(), problem.d_qk as usize], dead);
     for step in schedule(problem, plan) {
-        let mut batch: Vec<Option<usize>> = Vec::with_capacity(step.len());
-        let mut rows = Vec::new();
-        let mut cache_seqlens = Vec::with_capacity(step.len());
-        let mut cu_seqlens_q = vec![0];
-        let mut prefix_lens = Vec::with_capacity(step.len());
+        batch.clear();
+        for list in [&mut rows, &mut cache_seqlens, &mut cu_seqlens_q, &mut prefix_lens] {
+            list.clear();
+        }
+        cu_seqlens_q.push(0);
         for entry in &step {
             if entry.rebuilt {
                 cache.release(entry.sequence);
@@ -53,11 +58,12 @@ pub fn infer(
             cu_seqlens_q.push(rows.len() as u32);
             prefix_lens.push(0);
         }
-        let dims = [rows.len(), problem.q_heads(), problem.d_qk as usize];
-        let mut q = Tensor::filled(problem.dtype, &dims, poison.bits(problem.dtype));
-        for (n, &row) in rows.iter().enumerate() {
-            if row != NO_ROW {
-                copy_rows(&inputs.q, row as usize, 1, q_stride, &mut q, n);
+        q.dims[0] = rows.len();
+        q.bits.clear();
+        for &row in &rows {
+            match row {
+                NO_ROW => q.bits.extend(std::iter::repeat_n(dead, q_stride)),
+                row => q.bits.extend_from_slice(inputs.q.row(row as usize)),
             }
         }
         let table = cache.block_table(&batch);

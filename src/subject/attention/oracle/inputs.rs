@@ -153,13 +153,15 @@ impl Inputs {
         assert_eq!(q.bits.len(), first_row * self.q_heads * self.d_qk, "q does not have the problem's shape");
         assert_eq!(k.bits.len(), first_key * kv_heads * self.d_qk, "k does not have the problem's shape");
         assert_eq!(v.bits.len(), first_key * kv_heads * self.d_v, "v does not have the problem's shape");
-        self.q.clear();
-        self.q.extend(q.bits.iter().map(|&bits| q.dtype.to_f64(bits)));
+        by_head(&mut self.q, q, first_row, 1, self.q_heads * self.d_qk);
         by_head(&mut self.k, k, first_key, kv_heads, self.d_qk);
         by_head(&mut self.v, v, first_key, kv_heads, self.d_v);
-        let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
-        self.all_finite = finite(&self.q) && finite(&self.k) && finite(&self.v);
-        self.v_max = self.v.iter().filter(|v| v.is_finite()).fold(0.0, |max, v| v.abs().max(max));
+        self.all_finite = [q, k, v].into_iter().all(|tensor| largest_bits(tensor) <= tensor.dtype.max_finite_bits());
+        self.v_max = if self.all_finite {
+            v.dtype.to_f64(largest_bits(v))
+        } else {
+            self.v.iter().filter(|v| v.is_finite()).fold(0.0, |max, v| v.abs().max(max))
+        };
         self.seen = None;
     }
 
@@ -231,13 +233,27 @@ impl Inputs {
     }
 }
 
+/// The largest pattern without its sign: magnitudes are ordered as integers.
+fn largest_bits(tensor: &Tensor) -> u32 {
+    let mask = tensor.dtype.magnitude_mask();
+    // Magnitudes fit 31 bits, and signed maxima are what vector units have.
+    tensor.bits.iter().fold(0, |largest: i32, bits| largest.max((bits & mask) as i32)) as u32
+}
+
 /// Decodes `[total, heads, d]` into `[heads, total, d]`.
 fn by_head(into: &mut Vec<f64>, tensor: &Tensor, total: usize, heads: usize, d: usize) {
     into.clear();
     for head in 0..heads {
         for n in 0..total {
             let lane = (n * heads + head) * d;
-            into.extend(tensor.bits[lane..lane + d].iter().map(|&bits| tensor.dtype.to_f64(bits)));
+            let bits = tensor.bits[lane..lane + d].iter();
+            // One loop for each format that is common.
+            match tensor.dtype {
+                Dtype::F32 => into.extend(bits.map(|&bits| Dtype::F32.to_f64(bits))),
+                Dtype::F16 => into.extend(bits.map(|&bits| Dtype::F16.to_f64(bits))),
+                Dtype::BF16 => into.extend(bits.map(|&bits| Dtype::BF16.to_f64(bits))),
+                other => into.extend(bits.map(|&bits| other.to_f64(bits))),
+            }
         }
     }
 }

@@ -52,10 +52,14 @@ impl Entry<'_> {
         StepFacts::of(attributes, self.q, self.kv, self.buffer_start, self.prefix)
     }
 
-    fn slot(&self, key: u32) -> usize {
+    /// The slot of the first of some keys, and how many of them stand in a row from there.
+    fn run(&self, keys: Range<u32>) -> (usize, usize) {
         match self.slots {
-            KeySlots::From(first) => first + key as usize,
-            KeySlots::Pages { pages, size } => pages[key as usize / size] as usize * size + key as usize % size,
+            KeySlots::From(first) => (first + keys.start as usize, keys.len()),
+            KeySlots::Pages { pages, size } => {
+                let (page, at) = (keys.start as usize / size, keys.start as usize % size);
+                (pages[page] as usize * size + at, keys.len().min(size - at))
+            }
         }
     }
 }
@@ -190,6 +194,7 @@ pub(super) fn decode(dtype: Dtype, bits: &[u32], out: &mut Vec<f32>) {
     match dtype {
         Dtype::F32 => out.extend(bits.iter().map(|&bits| f32::from_bits(bits))),
         Dtype::BF16 => out.extend(bits.iter().map(|&bits| f32::from_bits(bits << 16))),
+        Dtype::F16 => out.extend(bits.iter().map(|&bits| Dtype::F16.to_f32(bits))),
         _ => out.extend(bits.iter().map(|&bits| dtype.to_f32(bits))),
     }
 }
@@ -239,28 +244,47 @@ impl Gathered {
         grow(&mut self.values, count * d_v);
         grow(&mut self.key_bits, count * d_qk);
         grow(&mut self.value_bits, count * d_v);
-        for key in range.clone() {
-            let n = (key - first) as usize;
-            let row = entry.slot(key) * kv_heads + kv_head;
-            let (k, v) = (&view.k.bits[row * d_qk..(row + 1) * d_qk], &view.v.bits[row * d_v..(row + 1) * d_v]);
-            let (k_held, v_held) = (&mut self.key_bits[n * d_qk..(n + 1) * d_qk], &mut self.value_bits[n * d_v..(n + 1) * d_v]);
-            if self.held.contains(&key) && k == k_held && v == v_held {
-                continue;
+        let mut next = range.start;
+        while next < range.end {
+            let (slot, count) = entry.run(next..range.end);
+            let n = (next - first) as usize;
+            let held = self.held.contains(&next) && next + count as u32 <= self.held.end;
+            // With one KV head the run is one stretch in the cache as well as here.
+            let (k, v) = (slot * d_qk..(slot + count) * d_qk, slot * d_v..(slot + count) * d_v);
+            let same = held
+                && kv_heads == 1
+                && view.k.bits[k] == self.key_bits[n * d_qk..(n + count) * d_qk]
+                && view.v.bits[v] == self.value_bits[n * d_v..(n + count) * d_v];
+            if !same {
+                for i in 0..count {
+                    self.read_key(view, next + i as u32, (slot + i) * kv_heads + kv_head);
+                }
             }
-            k_held.copy_from_slice(k);
-            v_held.copy_from_slice(v);
-            self.line.clear();
-            decode(view.k.dtype, k, &mut self.line);
-            let group = &mut self.keys[n / ABREAST * d_qk..(n / ABREAST + 1) * d_qk];
-            for (lane, &x) in group.iter_mut().zip(&self.line) {
-                lane[n % ABREAST] = x;
-            }
-            self.line.clear();
-            decode(view.v.dtype, v, &mut self.line);
-            self.values[n * d_v..(n + 1) * d_v].copy_from_slice(&self.line);
+            next += count as u32;
         }
         let touching = range.start <= self.held.end && self.held.start <= range.end;
         self.held = if touching { self.held.start.min(range.start)..self.held.end.max(range.end) } else { range };
+    }
+
+    /// Decodes one key, unless it is the one held.
+    fn read_key(&mut self, view: &View<'_>, key: u32, row: usize) {
+        let (d_qk, d_v, n) = (self.d_qk, self.d_v, (key - self.first) as usize);
+        let (k, v) = (&view.k.bits[row * d_qk..(row + 1) * d_qk], &view.v.bits[row * d_v..(row + 1) * d_v]);
+        let (k_held, v_held) = (&mut self.key_bits[n * d_qk..(n + 1) * d_qk], &mut self.value_bits[n * d_v..(n + 1) * d_v]);
+        if self.held.contains(&key) && k == k_held && v == v_held {
+            return;
+        }
+        k_held.copy_from_slice(k);
+        v_held.copy_from_slice(v);
+        self.line.clear();
+        decode(view.k.dtype, k, &mut self.line);
+        let group = &mut self.keys[n / ABREAST * d_qk..(n / ABREAST + 1) * d_qk];
+        for (lane, &x) in group.iter_mut().zip(&self.line) {
+            lane[n % ABREAST] = x;
+        }
+        self.line.clear();
+        decode(view.v.dtype, v, &mut self.line);
+        self.values[n * d_v..(n + 1) * d_v].copy_from_slice(&self.line);
     }
 
     /// Groups of eight keys that cover a range: the first key of the group and its lanes.
