@@ -2,7 +2,7 @@
 
 use super::out_folder::OutFolder;
 use super::progress::Progress;
-use super::{Failure, kernel, print};
+use super::{Failure, complain, kernel, print};
 use crate::exit_code;
 use crate::finding::{Finding, Kind, Verdict};
 use crate::lab::{Campaign, Flow, Length, Statistics, run as run_campaign};
@@ -126,7 +126,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
             if written.is_err() || found.iter().any(|it| it.finding.family() == finding.family()) {
                 continue;
             }
-            match save_found(&folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
+            match save_found(&mut folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
                 Ok(it) => found.push(it),
                 Err(error) => written = Err(error),
             }
@@ -145,9 +145,12 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     let mut report = Vec::new();
     let mut scratch = attention.scratch();
     for it in &found {
-        match shrink_found(&folder, &attention, it, &mut scratch) {
+        match shrink_found(&mut folder, &attention, it, &mut scratch) {
             Ok(shrunk) => report.push((it, shrunk)),
-            Err(error) => failure = failure.or(Some(error)),
+            Err(error) => {
+                failure = failure.or(Some(error));
+                report.push((it, None));
+            }
         }
     }
     let summary = summary(options, &statistics, seconds, &report);
@@ -156,7 +159,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     }
     match options.format {
         Format::Json => print(&format!("{summary}\n"))?,
-        Format::Human => print(&human(&statistics, seconds, &report, &options.out))?,
+        Format::Human => print(&human(&statistics, seconds, &report, folder.path()))?,
     }
     match failure {
         Some(error) => Err(error),
@@ -198,7 +201,7 @@ fn slug(signature: &str) -> String {
 }
 
 fn save_found(
-    folder: &OutFolder,
+    folder: &mut OutFolder,
     pair: &Pair,
     seed: u64,
     index: u64,
@@ -220,14 +223,14 @@ struct Small {
 }
 
 fn shrink_found(
-    folder: &OutFolder,
+    folder: &mut OutFolder,
     attention: &Attention,
     found: &Found,
     scratch: &mut <Attention as Subject>::Scratch,
 ) -> Result<Option<Small>, Failure> {
     let signature = found.finding.signature();
     let Some(shrunk) = shrink(attention, &found.trial, &signature, BUDGET, scratch) else {
-        eprintln!("lastbit: case {} does not show `{signature}` again: a kernel does not repeat itself", found.index);
+        complain(&format!("case {} does not show `{signature}` again: a kernel does not repeat itself", found.index));
         return Ok(None);
     };
     let mut file = file::file(String::new(), &attention.pair, &shrunk.trial, Some(&shrunk.finding));
@@ -319,7 +322,7 @@ fn human(statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>
         let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
         match small {
             Some(small) => text.push_str(&small.explanation.text),
-            None => text.push_str("not repeatable, not shrunk\n"),
+            None => text.push_str("not shrunk\n"),
         }
         text.push('\n');
     }
