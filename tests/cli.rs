@@ -207,3 +207,140 @@ fn kernels_lists_every_preset_with_numerics() {
     }
     assert!(text.contains("softmax.block"));
 }
+
+#[cfg(unix)]
+mod unix {
+    use super::{Folder, code, last_json, seed_case, stderr};
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    use std::process::{Command, Output};
+
+    /// The binary under a shell: `$LASTBIT` is its path.
+    fn shell(folder: &Folder, script: &str) -> Output {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env("LASTBIT", env!("CARGO_BIN_EXE_lastbit"));
+        command.current_dir(folder.path("")).output().expect("a shell")
+    }
+
+    #[test]
+    fn a_folder_is_rotated_however_it_is_spelled() {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.path("real")).expect("created");
+        std::os::unix::fs::symlink("real", folder.path("link")).expect("linked");
+        for out in ["run/", "run/", "./run/.", "run", "link", "link/", "link"] {
+            let output = folder.lastbit(&["fuzz", "--cases", "5", "--out", out]);
+            assert_eq!(code(&output), 0, "{out}: {}", stderr(&output));
+        }
+        assert!(folder.path("run.old/verdicts.jsonl").is_file());
+        let output = shell(&folder, "cd run && exec $LASTBIT fuzz --cases 5 --out .");
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        assert!(stderr(&output).contains("--out .: "), "{}", stderr(&output));
+    }
+
+    #[test]
+    fn a_full_disk_is_74_and_leaves_whole_lines() {
+        let folder = Folder::new();
+        // A limit on the size of files acts as a full disk does: a write takes a part, the next one none.
+        let output = shell(&folder, "trap '' XFSZ; ulimit -f 1; exec $LASTBIT fuzz --cases 2000 --profile quick --oracle off");
+        assert_eq!(code(&output), 74, "{}", stderr(&output));
+        assert!(stderr(&output).contains("lastbit.out/verdicts.jsonl: "), "{}", stderr(&output));
+        let verdicts = std::fs::read_to_string(folder.path("lastbit.out/verdicts.jsonl")).expect("verdicts");
+        assert!(!verdicts.is_empty() && verdicts.ends_with('\n'), "a torn line: {verdicts:?}");
+        assert!(verdicts.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    }
+
+    #[test]
+    fn a_finding_whose_shrunk_case_cannot_be_written_is_still_reported() {
+        let folder = Folder::new();
+        // A file stands where the folder `shrunk` would go.
+        let script = "$LASTBIT fuzz --cases 3000 --jobs 1 --keep-going --infer ref:p-bf16 --format json & run=$!
+            while [ ! -d lastbit.out/found ]; do sleep 0.01; done
+            touch lastbit.out/shrunk
+            wait $run";
+        let output = shell(&folder, script);
+        assert_eq!(code(&output), 74, "{}", stderr(&output));
+        let found = &last_json(&output)["found"][0];
+        assert!(found["shrunk"].is_null(), "{found}");
+        assert!(folder.path(found["file"].as_str().expect("a found file")).is_file());
+    }
+
+    #[test]
+    fn a_stderr_that_takes_nothing_ends_no_run() {
+        if !std::path::Path::new("/dev/full").exists() {
+            return;
+        }
+        let folder = Folder::new();
+        for stderr in ["2>/dev/full", "2>&-"] {
+            let output = shell(&folder, &format!("exec $LASTBIT replay none.case {stderr}"));
+            assert_eq!(output.status.code(), Some(2), "{stderr}");
+        }
+    }
+
+    #[test]
+    fn two_runs_with_one_folder_do_not_mix() {
+        let folder = Folder::new();
+        // The second takes the name of the first one's folder while that still runs.
+        let script = "$LASTBIT fuzz --cases 3000 --jobs 1 --seed 1 --infer ref:p-bf16 --keep-going >first.txt & first=$!
+            while [ ! -d lastbit.out/found ]; do sleep 0.01; done
+            $LASTBIT fuzz --cases 5 --seed 2 >/dev/null || exit 99
+            wait $first";
+        let output = shell(&folder, script);
+        assert_eq!(code(&output), 1, "{}", stderr(&output));
+        let summary = |path: &str| {
+            let text = std::fs::read_to_string(folder.path(path)).expect("a summary");
+            serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
+        };
+        assert_eq!(summary("lastbit.out/summary.json")["seed"], 2);
+        assert_eq!(summary("lastbit.out.old/summary.json")["seed"], 1);
+        assert!(!folder.path("lastbit.out/found").exists() && folder.path("lastbit.out.old/shrunk").is_dir());
+        assert!(std::fs::read_to_string(folder.path("first.txt")).expect("a report").contains("results in lastbit.out.old"));
+    }
+
+    #[test]
+    fn a_folder_that_vanishes_during_the_run_is_74() {
+        let folder = Folder::new();
+        let script = "$LASTBIT fuzz --cases 3000 --jobs 1 --keep-going --infer ref:p-bf16 & run=$!
+            while [ ! -d lastbit.out/found ]; do sleep 0.01; done
+            mv lastbit.out elsewhere
+            wait $run";
+        let output = shell(&folder, script);
+        assert_eq!(code(&output), 74, "{}", stderr(&output));
+        assert!(stderr(&output).contains("was moved or removed during the run"), "{}", stderr(&output));
+    }
+
+    #[test]
+    fn shrink_writes_into_pipes_and_links_and_does_not_replace_them() {
+        let folder = Folder::new();
+        let case = concat!(env!("CARGO_MANIFEST_DIR"), "/corpora/regressions/attention/precision-p-bf16.case");
+        let script = format!("umask 022; mkfifo pipe; ln -s target link; cat pipe >taken & $LASTBIT shrink {case} -o pipe; wait");
+        shell(&folder, &format!("{script}; $LASTBIT shrink {case} -o link; $LASTBIT shrink {case} -o plain"));
+        let kind = |name: &str| std::fs::symlink_metadata(folder.path(name)).expect("still there").file_type();
+        assert!(kind("pipe").is_fifo() && kind("link").is_symlink());
+        let plain = std::fs::read_to_string(folder.path("plain")).expect("a case");
+        for name in ["taken", "target"] {
+            assert_eq!(std::fs::read_to_string(folder.path(name)).expect("a case"), plain);
+        }
+        let mode = std::fs::metadata(folder.path("plain")).expect("a case").permissions().mode();
+        assert_eq!(mode & 0o777, 0o644, "as the umask allows");
+        let output = shell(&folder, &format!("exec $LASTBIT shrink {case} -o none/x.case"));
+        assert_eq!(code(&output), 74);
+        assert!(stderr(&output).contains("none/x.case") && !stderr(&output).contains("--out"), "{}", stderr(&output));
+    }
+
+    #[test]
+    fn show_refuses_what_replay_refuses() {
+        let folder = Folder::new();
+        let good = std::fs::read_to_string(seed_case()).expect("a seed");
+        for (from, to, part) in [
+            ("score.acc = \"f32\"\n", "", "run.train: score.acc: missing"),
+            ("score.acc =", "score.ack =", "score.acc"),
+            ("expect = \"", "expect = \"x", "run.expect"),
+        ] {
+            std::fs::write(folder.path("bad.case"), good.replacen(from, to, 1)).expect("written");
+            for command in ["show", "replay"] {
+                let output = folder.lastbit(&[command, "bad.case"]);
+                assert_eq!(code(&output), 2, "{command}, {to}");
+                assert!(stderr(&output).contains("bad.case") && stderr(&output).contains(part), "{}", stderr(&output));
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::out_folder::OutFolder;
 use super::progress::Progress;
-use super::{Failure, kernel, print};
+use super::{Failure, complain, kernel, note, print};
 use crate::exit_code;
 use crate::finding::{Finding, Kind, Verdict};
 use crate::lab::{Campaign, Flow, Length, Statistics, run as run_campaign};
@@ -134,7 +134,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
             if again || written.is_err() || found.iter().any(|it| it.finding.signature() == finding.signature()) {
                 continue;
             }
-            match save_found(&folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
+            match save_found(&mut folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
                 Ok(it) => found.push(it),
                 Err(error) => written = Err(error),
             }
@@ -153,9 +153,12 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     let mut report = Vec::new();
     let mut scratch = attention.scratch();
     for it in &found {
-        match shrink_found(&folder, &attention, it, &mut scratch) {
+        match shrink_found(&mut folder, &attention, it, &mut scratch) {
             Ok(shrunk) => report.push((it, shrunk)),
-            Err(error) => failure = failure.or(Some(error)),
+            Err(error) => {
+                failure = failure.or(Some(error));
+                report.push((it, None));
+            }
         }
     }
     let summary = summary(options, &statistics, seconds, &report);
@@ -164,7 +167,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     }
     match options.format {
         Format::Json => print(&format!("{summary}\n"))?,
-        Format::Human => print(&human(options, &statistics, seconds, &report))?,
+        Format::Human => print(&human(options, &statistics, seconds, &report, folder.path()))?,
     }
     match failure {
         Some(error) => Err(error),
@@ -206,7 +209,7 @@ fn slug(signature: &str) -> String {
 }
 
 fn save_found(
-    folder: &OutFolder,
+    folder: &mut OutFolder,
     pair: &Pair,
     seed: u64,
     index: u64,
@@ -228,15 +231,15 @@ struct Small {
 }
 
 fn shrink_found(
-    folder: &OutFolder,
+    folder: &mut OutFolder,
     attention: &Attention,
     found: &Found,
     scratch: &mut <Attention as Subject>::Scratch,
 ) -> Result<Option<Small>, Failure> {
     let signature = found.finding.signature();
-    eprintln!("shrinking case {}: {signature}", found.index);
+    note(&format!("shrinking case {}: {signature}", found.index));
     let Some(shrunk) = shrink(attention, &found.trial, &signature, BUDGET, scratch) else {
-        eprintln!("lastbit: case {} does not show `{signature}` again: a kernel does not repeat itself", found.index);
+        complain(&format!("case {} does not show `{signature}` again: a kernel does not repeat itself", found.index));
         return Ok(None);
     };
     let mut file = file::file(String::new(), &attention.pair, &shrunk.trial, Some(&shrunk.finding));
@@ -351,13 +354,19 @@ fn summary(options: &Options, statistics: &Statistics, seconds: f64, report: &[(
     })
 }
 
-fn human(options: &Options, statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>)]) -> String {
+fn human(
+    options: &Options,
+    statistics: &Statistics,
+    seconds: f64,
+    report: &[(&Found, Option<Small>)],
+    out: &std::path::Path,
+) -> String {
     let mut text = String::new();
     for (found, small) in report {
         let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
         match small {
             Some(small) => text.push_str(&small.explanation.text),
-            None => text.push_str("not repeatable, not shrunk\n"),
+            None => text.push_str("not shrunk\n"),
         }
         text.push('\n');
     }
@@ -409,6 +418,6 @@ fn human(options: &Options, statistics: &Statistics, seconds: f64, report: &[(&F
         let _ = writeln!(text, "found {count}: {signature}");
     }
     notes(&mut text, options, statistics);
-    let _ = writeln!(text, "results in {}", options.out.display());
+    let _ = writeln!(text, "results in {}", out.display());
     text
 }

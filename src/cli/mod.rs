@@ -79,7 +79,7 @@ pub fn main() -> u8 {
     match result {
         Ok(Ok(code)) => code,
         Ok(Err(failure)) => {
-            eprintln!("lastbit: {failure}");
+            complain(&failure.to_string());
             match failure {
                 Failure::Usage(_) => exit_code::USAGE,
                 Failure::Output(_) => exit_code::OUTPUT,
@@ -93,8 +93,18 @@ fn panic_message(info: &std::panic::PanicHookInfo<'_>) {
     if crate::subject::attention::drive::in_kernel() {
         return;
     }
-    eprintln!("lastbit: internal fault: {info}");
-    eprintln!("lastbit: what was found so far is kept; please report the command line and this message");
+    complain(&format!("internal fault: {info}"));
+    complain("what was found so far is kept; please report the command line and this message");
+}
+
+fn complain(message: &str) {
+    note(&format!("lastbit: {message}"));
+}
+
+/// Writes a line to stderr. A stderr that is closed or full must not end the run, as `eprintln!` would.
+fn note(line: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Parses a kernel name of the command line.

@@ -1,5 +1,6 @@
 //! Progress of long work: a bar on a terminal, a plain line now and then elsewhere. Always on stderr.
 
+use super::note;
 use crate::finding::Kind;
 use crate::lab::{Length, Statistics};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -58,7 +59,7 @@ impl Progress {
                     Length::Time(limit) => limit.saturating_sub(elapsed).as_secs_f64(),
                 };
                 let cases = statistics.cases;
-                eprintln!("{cases} cases, {rate:.0}/s, {found} found, {undecided} undecided, about {left:.0} s left");
+                note(&format!("{cases} cases, {rate:.0}/s, {found} found, {undecided} undecided, about {left:.0} s left"));
             }
             None => {}
         }

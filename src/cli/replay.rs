@@ -1,6 +1,6 @@
 //! `lastbit replay`: kept cases, run again, with the full verdict.
 
-use super::{Failure, kernel, print};
+use super::{Failure, complain, kernel, print};
 use crate::exit_code;
 use crate::finding::Kind;
 use crate::subject::attention::captured::Captured;
@@ -35,7 +35,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
         let mut loaded = match file::load(path, captured.clone()) {
             Ok(loaded) => loaded,
             Err(error) => {
-                eprintln!("lastbit: {error}");
+                complain(&error.to_string());
                 broken = Some(error);
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use super::{Failure, print};
 use crate::exit_code;
-use crate::subject::attention::{drive, show as draw, text};
+use crate::subject::attention::{drive, file, show as draw, text};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -15,6 +15,8 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     let file = text::load(&options.path)?;
+    // What `replay` would refuse is not shown as if it were whole.
+    file::check(&options.path.display().to_string(), &file)?;
     let steps = drive::schedule(&file.case.problem, &file.case.infer);
     print(&draw::show(&file.case, &steps))?;
     Ok(exit_code::MATCH)

@@ -7,6 +7,7 @@ use super::reference::Reference;
 use super::relation::SidedRelation;
 use super::text::{CaseFile, KernelFields, Run};
 use super::trial::{Checks, Trial};
+use super::validate::{MAX_MPFR_WORK, work};
 use super::{Data, text};
 use crate::finding::{Finding, Kind};
 use crate::input_error::InputError;
@@ -29,47 +30,70 @@ pub struct Loaded {
     pub trial: Trial,
 }
 
-/// Loads a case file with its kernels; captured tensors it names must be given.
+/// What `[run]` asks for.
+pub struct Asked {
+    /// The training kernel.
+    pub train: Reference,
+    /// The inference kernel.
+    pub infer: Reference,
+    /// Oracle mode.
+    pub oracle: Mode,
+    /// The relation that failed.
+    pub relation: Option<SidedRelation>,
+}
+
+/// Reads `[run]` of a case file; `name` is the file's, for messages.
 ///
 /// # Errors
-/// Says file, line or field, and reason.
-pub fn load(path: &Path, captured: Option<Arc<Captured>>) -> Result<Loaded, InputError> {
-    let name = path.display().to_string();
-    let wrong = |field: Option<&str>, reason: String| InputError {
-        file: name.clone(),
-        line: None,
-        field: field.map(str::to_owned),
-        reason,
-    };
-    let file = text::load(path)?;
+/// Says field and reason: kernels, oracle, relation or expectation that mean nothing, or a case too large for the oracle.
+pub fn check(name: &str, file: &CaseFile) -> Result<Asked, InputError> {
+    let wrong = |field: &str, reason: String| InputError::new(name, reason).field(field);
     let kernel = |field: &str, fields: &KernelFields| {
         Reference::from_fields(fields.0.iter().map(|(key, value)| (key.as_str(), value.as_str())))
-            .map(Implementation::reference)
-            .map_err(|reason| wrong(Some(field), reason))
+            .map_err(|reason| wrong(field, reason))
     };
     let train = kernel("run.train", &file.run.train)?;
     let infer = kernel("run.infer", &file.run.infer)?;
-    let oracle: Mode = file.run.oracle.parse().map_err(|reason| wrong(Some("run.oracle"), reason))?;
+    let oracle: Mode = file.run.oracle.parse().map_err(|reason| wrong("run.oracle", reason))?;
+    let work = work(&file.case);
+    if oracle == Mode::Mpfr && work > MAX_MPFR_WORK {
+        let reason =
+            format!("mpfr would take hours: a pass is {work} multiplications; {MAX_MPFR_WORK} are the most, use enclosure");
+        return Err(wrong("run.oracle", reason));
+    }
     let relation = file.run.relation.as_deref().map(str::parse::<SidedRelation>).transpose();
-    let relation = relation.map_err(|reason| wrong(Some("run.relation"), reason))?;
+    let relation = relation.map_err(|reason| wrong("run.relation", reason))?;
     if relation.is_some_and(|it| it.apply(&file.case).is_none()) {
-        return Err(wrong(Some("run.relation"), "means nothing for this case on this path".into()));
+        return Err(wrong("run.relation", "means nothing for this case on this path".into()));
     }
     let expect = &file.run.expect;
     let kind = expect.split(' ').next().unwrap_or_default();
     if expect != EXPECT_MATCH && expect != EXPECT_NOTHING && !Kind::ALL.iter().any(|it| it.name() == kind) {
         let kinds: Vec<&str> = Kind::ALL.iter().map(|it| it.name()).collect();
         let reason = format!("`{expect}` is neither {EXPECT_MATCH}, {EXPECT_NOTHING} nor a finding ({} ...)", kinds.join(", "));
-        return Err(wrong(Some("run.expect"), reason));
+        return Err(wrong("run.expect", reason));
     }
+    Ok(Asked { train, infer, oracle, relation })
+}
+
+/// Loads a case file with its kernels; captured tensors it names must be given.
+///
+/// # Errors
+/// Says file, line or field, and reason.
+pub fn load(path: &Path, captured: Option<Arc<Captured>>) -> Result<Loaded, InputError> {
+    let name = path.display().to_string();
+    let file = text::load(path)?;
+    let Asked { train, infer, oracle, relation } = check(&name, &file)?;
     if let Data::Captured { sha256 } = &file.case.data {
+        let wrong = |field: &str, reason: String| InputError::new(&name, reason).field(field);
         match &captured {
             Some(captured) if captured.sha256 == *sha256 => {
-                captured.fits(&file.case.problem).map_err(|reason| wrong(Some("problem"), reason))?;
+                captured.fits(&file.case.problem).map_err(|reason| wrong("problem", reason))?;
             }
-            _ => return Err(wrong(Some("data.sha256"), format!("give the captured file with digest {sha256} as --data"))),
+            _ => return Err(wrong("data.sha256", format!("give the captured file with digest {sha256} as --data"))),
         }
     }
+    let (train, infer) = (Implementation::reference(train), Implementation::reference(infer));
     let pair = Pair { train, infer, oracle, captured, witness: false };
     let checks = Checks::Only { oracle: oracle != Mode::Off, pair: true, relation };
     let trial = Trial { case: file.case.clone(), checks };
@@ -111,5 +135,23 @@ pub fn file(comment: String, pair: &Pair, trial: &Trial, finding: Option<&Findin
             relation,
             expect: finding.map_or(EXPECT_MATCH.to_owned(), Finding::signature),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_that_mpfr_would_take_hours_for_is_refused() {
+        let text = include_str!("../../../corpora/seeds/attention/preempt.case");
+        let large = text.replace("q = 12, kv = 12", "q = 2048, kv = 2048");
+        let oracle = |text: &str, mode: &str| {
+            let file = text::parse(&text.replace("enclosure", mode), "x.case").unwrap();
+            check("x.case", &file).map(|asked| asked.oracle).map_err(|error| error.to_string())
+        };
+        assert_eq!(oracle(text, "mpfr"), Ok(Mode::Mpfr));
+        assert_eq!(oracle(&large, "enclosure"), Ok(Mode::Enclosure));
+        assert!(oracle(&large, "mpfr").unwrap_err().starts_with("x.case: run.oracle: mpfr would take hours"));
     }
 }

@@ -20,9 +20,13 @@ pub const MAX_HEADS: usize = 256;
 /// Elements in any one layout (packed, padded, or the cache with its spare slots): 128 MiB at four bytes a lane, and a run holds
 /// at most about eight such layouts at a time, so 1 GiB.
 pub const MAX_ELEMENTS: u64 = 1 << 25;
-/// Multiplications of one pass of either path: `q * kv * heads * (d_qk + d_v)` summed over the sequences, rows that are computed
-/// again included. About a minute of the scalar reference.
+/// Multiplications of one pass of either path: `q * kv * heads * (d_qk + d_v + PAIR_WORK)` summed over the sequences, rows that are
+/// computed again included. About a minute of the scalar reference.
 pub const MAX_WORK: u64 = 1 << 35;
+/// What the mask, the exponential and the bookkeeping of one score cost, in multiplications (measured).
+pub const PAIR_WORK: u64 = 32;
+/// [`MAX_WORK`] where every element goes through MPFR, which takes some hundred times as long.
+pub const MAX_MPFR_WORK: u64 = MAX_WORK >> 6;
 /// Spare pages of a pool.
 pub const MAX_SPARE_PAGES: u32 = 4096;
 /// The batch may be padded to a multiple of this many entries.
@@ -221,7 +225,7 @@ fn infer(case: &Case) -> Checked {
         self::request(request, sequence.q, &format!("infer.requests[{n}]"))?;
     }
     stepwise(case)?;
-    work(case)
+    bounded_work(case)
 }
 
 fn cache(problem: &Problem, plan: &InferPlan) -> Checked {
@@ -292,19 +296,26 @@ fn stepwise(case: &Case) -> Checked {
     }
 }
 
-fn work(case: &Case) -> Checked {
+/// Multiplications of one pass, see [`MAX_WORK`].
+pub fn work(case: &Case) -> u64 {
     let problem = &case.problem;
+    let pair = problem.q_heads() as u64 * (u64::from(problem.d_qk + problem.d_v) + PAIR_WORK);
     let mut work = 0u64;
     for (request, sequence) in case.infer.requests.iter().zip(&problem.sequences) {
         let q = u64::from(sequence.q);
         // Each later step keeps `then - reject` rows and computes `reject` more again; a preempted request starts over once.
         let steps = q.div_ceil(u64::from(request.then - request.reject));
         let again = steps * u64::from(request.reject).min(q) + if request.preempt.is_some() { q } else { 0 };
-        // At most 64 * 2^16 * 2^17 * 2^16 * 2^18 without the caps on tokens; saturating, so that no order of checks matters.
-        work = work.saturating_add(query_elements(problem, q + again).saturating_mul(u64::from(sequence.kv)));
+        // At most 64 * 2^16 * 2^17 * 2^16 * 2^19 without the caps on tokens; saturating, so that no order of checks matters.
+        work = work.saturating_add((q + again).saturating_mul(pair).saturating_mul(u64::from(sequence.kv)));
     }
+    work
+}
+
+fn bounded_work(case: &Case) -> Checked {
+    let work = work(case);
     ensure(work <= MAX_WORK, "problem.sequences", || {
-        format!("a pass would take {work} multiplications (rows computed again included); {MAX_WORK} are the most")
+        format!("a pass would take {work} multiplications (scores and rows computed again included); {MAX_WORK} are the most")
     })
 }
 

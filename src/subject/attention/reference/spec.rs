@@ -109,8 +109,8 @@ impl Reference {
     /// The kernel that [`Reference::fields`] spelled out. Conventions that are left out have their defaults.
     ///
     /// # Errors
-    /// An unknown or repeated field, a value it cannot have, fields that conflict, or a field of the numerics (or of a profile that
-    /// is there in part) left out.
+    /// An unknown or repeated field, a value it cannot have, fields that conflict, or a field left out: of the numerics, of the
+    /// conventions, or of a profile that is there in part.
     pub fn from_fields<K, V>(fields: impl IntoIterator<Item = (K, V)>) -> Result<Reference, String>
     where
         K: AsRef<str>,
@@ -132,6 +132,14 @@ impl Reference {
         let profiled = reference.profile.is_some();
         for field in Numerics::FIELDS {
             for prefix in if profiled { &["", "profile."][..] } else { &[""] } {
+                let key = format!("{prefix}{field}");
+                if !seen.contains(&key) {
+                    return Err(format!("{key}: missing"));
+                }
+            }
+        }
+        for field in Conventions::FIELDS {
+            for prefix in ["declared.", "actual."] {
                 let key = format!("{prefix}{field}");
                 if !seen.contains(&key) {
                     return Err(format!("{key}: missing"));

@@ -228,6 +228,11 @@ fn caps_hold_where_a_short_file_would_ask_for_much() {
     let fair = EXAMPLE.replace("q = 4, kv = 9", "q = 8192, kv = 8192");
     parse(&fair, "x.case").unwrap();
     refused(&fair.replace("chunks = [2]", "then = 512, reject = 511"), "15", "problem.sequences", "multiplications");
+    // Scores cost time even where the head dims are 1.
+    let narrow = EXAMPLE.replace("d_qk = 2", "d_qk = 1").replace("hit = 1, chunks = [2]", "then = 64");
+    parse(&narrow.replace("q = 4, kv = 9", "q = 16384, kv = 16384"), "x.case").unwrap();
+    let narrow = narrow.replace("q = 4, kv = 9", "q = 32768, kv = 32768");
+    refused(&narrow, "15", "problem.sequences", "multiplications");
     let chunks = format!("chunks = [{}]", "1,".repeat(4097));
     refused(&fair.replace("chunks = [2]", &chunks), "38", "infer.requests[0].chunks", "has 4097 elements; 4096 are the most");
     let heads = format!("{:?}", (0..257).collect::<Vec<_>>());
