@@ -1,7 +1,8 @@
 //! Bodies of the fuzz targets. They live here so that `cargo test` runs them too; a target decodes nothing by itself.
 
 use crate::number::Dtype;
-use crate::subject::attention::check::{Implementation, Pair};
+use crate::subject::attention::check::Pair;
+use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::reference::Reference;
 use crate::subject::attention::trial::{Checks, Trial};

@@ -12,7 +12,8 @@
 //! use lastbit::lab::check_one;
 //! use lastbit::subject::Subject;
 //! use lastbit::subject::attention::Attention;
-//! use lastbit::subject::attention::check::{Implementation, Pair};
+//! use lastbit::subject::attention::check::Pair;
+//! use lastbit::subject::attention::implementation::Implementation;
 //! use lastbit::subject::attention::explain::explain;
 //! use lastbit::subject::attention::oracle::Mode;
 //! use lastbit::subject::attention::reference::Reference;

@@ -7,9 +7,9 @@ use lastbit::finding::{Axis, Fault, Finding, Kind, Path};
 use lastbit::lab::{Campaign, Flow, Length, Statistics, run};
 use lastbit::number::{Class, Dtype};
 use lastbit::subject::Subject;
-use lastbit::subject::attention::check::Implementation;
 use lastbit::subject::attention::conventions::Conventions;
 use lastbit::subject::attention::drive::schedule;
+use lastbit::subject::attention::implementation::Implementation;
 use lastbit::subject::attention::kernel::{
     AttentionKernel, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall,
 };

@@ -10,7 +10,7 @@ mod shrink;
 
 use crate::exit_code;
 use crate::input_error::InputError;
-use crate::subject::attention::check::Implementation;
+use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::reference::Reference;
 use clap::{Parser, Subcommand};
 use std::fmt;

@@ -3,8 +3,9 @@
 //! Two kernels that differ: the cause is the field that, made equal, makes the finding go away. One kernel on two plans: it is the
 //! part of the recipe that differs. One table maps fields and recipe parts to causes.
 
-use super::check::{Implementation, Pair, Scratch};
+use super::check::{Pair, Scratch};
 use super::conventions::Conventions;
+use super::implementation::Implementation;
 use super::numerics::Numerics;
 use super::recipe::RecipeDifference;
 use super::reference::Reference;

@@ -3,11 +3,10 @@
 //! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept.
 
 use super::captured::Captured;
-use super::drive::{self, Poison, Produced, Stop, row_index};
+use super::drive::{self, Poison, Produced, Stop, element_index, row_index};
+use super::implementation::Implementation;
 use super::judge::judge;
-use super::kernel::AttentionKernel;
 use super::oracle::{Mode, Oracle};
-use super::reference::Reference;
 use super::relation::{Relation, SidedRelation, rotate, undo};
 use super::trial::{Checks, RELATIONS_PER_CASE, Trial};
 use super::witness::order_sensitive;
@@ -15,30 +14,7 @@ use super::{Case, Inputs, Problem};
 use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
 use crate::number::Dtype;
 use crate::source::Stream;
-use crate::tensor::Index;
 use std::sync::Arc;
-
-/// A kernel under test.
-#[derive(Clone)]
-pub struct Implementation {
-    /// What computes.
-    pub kernel: Arc<dyn AttentionKernel>,
-    /// The same as a reference kernel, where it is one: recipes, traces and witnesses come from it.
-    pub reference: Option<Arc<Reference>>,
-}
-
-impl Implementation {
-    /// A reference kernel.
-    pub fn reference(reference: Reference) -> Self {
-        let reference = Arc::new(reference);
-        Implementation { kernel: reference.clone(), reference: Some(reference) }
-    }
-
-    /// Any other kernel.
-    pub fn kernel(kernel: Arc<dyn AttentionKernel>) -> Self {
-        Implementation { kernel, reference: None }
-    }
-}
 
 /// Buffers one thread reuses.
 pub struct Scratch {
@@ -133,7 +109,8 @@ impl Pair {
             relations.extend(undo(case));
         }
         if oracle && self.oracle != Mode::Off {
-            judge(self, case, &inputs, &sides, &mut differences, &mut scratch.oracle, &mut verdict);
+            let sides = [(&self.train, sides[0].as_ref()), (&self.infer, sides[1].as_ref())];
+            judge(case, &inputs, sides, &mut differences, &mut scratch.oracle, &mut verdict);
         }
         verdict.findings.extend(differences.into_iter().map(Finding::Mismatch));
         for relation in relations {
@@ -242,7 +219,7 @@ impl Pair {
 /// Stream of the relation draws, apart from the case streams.
 const RELATION_STREAM: u64 = u64::MAX;
 
-pub(super) fn skip(verdict: &mut Verdict, reason: String) {
+fn skip(verdict: &mut Verdict, reason: String) {
     verdict.findings.push(Finding::Skipped { reason });
 }
 
@@ -257,13 +234,6 @@ fn has_keys(problem: &Problem, row: usize) -> bool {
     let (sequence, i) = drive::sequence_of(problem, row);
     let sequence = problem.sequences[sequence];
     problem.sinks.is_some() || !problem.mask.keys(i, sequence.q, sequence.kv).is_empty()
-}
-
-pub(super) fn element_index(problem: &Problem, row: usize, n: usize) -> Index {
-    let d_v = problem.d_v as usize;
-    let mut index = row_index(problem, row, n / d_v);
-    index.0.push(("d", (n % d_v) as u64));
-    index
 }
 
 /// Whether a row with keys has a NaN or an infinity.

@@ -1,8 +1,6 @@
 //! What a kernel *means*, apart from its arithmetic. Declared by every kernel; the reference also has an *actual* set, so that it
 //! can be made to lie.
 
-use super::kernel::Attributes;
-use super::mask::Anchor;
 use super::numerics::fields;
 
 fields! {
@@ -112,39 +110,6 @@ impl Default for Conventions {
 }
 
 impl Conventions {
-    /// Whether a call with these attributes means what a kernel with these conventions declares. The base of `lse` and the empty row
-    /// are no matter of the call: results are judged by what is declared.
-    ///
-    /// # Errors
-    /// The first thing that the call asks for otherwise.
-    pub fn fit(&self, attributes: &Attributes<'_>) -> Result<(), String> {
-        let plain = Conventions::default();
-        let declares =
-            |what: &str, declared: String, asked: &str| Err(format!("declares {what} {declared}; the case asks {asked}"));
-        let asked = match attributes.mask.causal {
-            Some(Anchor::BottomRight) => Some(AnchorConvention::BottomRight),
-            Some(Anchor::TopLeft) => Some(AnchorConvention::TopLeft),
-            None => None,
-        };
-        if let Some(asked) = asked.filter(|&asked| self.anchor != AnchorConvention::AsCalled && self.anchor != asked) {
-            return declares("anchor", self.anchor.to_string(), &asked.to_string());
-        }
-        let biased = attributes.alibi_slopes.is_some();
-        if attributes.mask.window_left.is_some() && self.window != plain.window {
-            return declares("window", self.window.to_string(), &plain.window.to_string());
-        }
-        if attributes.sinks.is_some() && self.sink_in_lse != plain.sink_in_lse {
-            return declares("sink_in_lse", self.sink_in_lse.to_string(), &plain.sink_in_lse.to_string());
-        }
-        if biased && self.alibi != plain.alibi {
-            return declares("alibi", self.alibi.to_string(), &plain.alibi.to_string());
-        }
-        if biased && attributes.softcap.is_some() && self.cap_order != plain.cap_order {
-            return declares("cap_order", self.cap_order.to_string(), &plain.cap_order.to_string());
-        }
-        Ok(())
-    }
-
     /// Field names, in canonical order.
     pub const FIELDS: [&str; 7] = ["anchor", "window", "empty_row", "lse_base", "sink_in_lse", "alibi", "cap_order"];
 

@@ -3,8 +3,9 @@
 //! `replay` prints it and the snapshots hold it, so it has no times and no paths but the one it is given.
 
 use super::cause::{Cause, cause};
-use super::check::{Implementation, Pair};
+use super::check::Pair;
 use super::drive::Poison;
+use super::implementation::Implementation;
 use super::kernel::Call;
 use super::recipe::{Recipe, RecipeDifference};
 use super::reference::Reference;

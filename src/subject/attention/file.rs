@@ -1,7 +1,8 @@
 //! Case files as trials: which kernels, which checks, what is expected.
 
 use super::captured::Captured;
-use super::check::{Implementation, Pair};
+use super::check::Pair;
+use super::implementation::Implementation;
 use super::oracle::Mode;
 use super::reference::Reference;
 use super::relation::SidedRelation;

@@ -1,9 +1,9 @@
 //! Holds both sides against the oracle: errors against their computed bounds, and the true values of differing elements.
 
 use super::accuracy::{Bound, Facts, RowBound, weighting};
-use super::check::{Implementation, Pair, element_index, skip};
 use super::conventions::{Conventions, EmptyRow, LseBase};
-use super::drive::{Produced, row_index};
+use super::drive::{Produced, element_index, row_index};
+use super::implementation::Implementation;
 use super::numerics::Numerics;
 use super::oracle::{Answer, Oracle, RowTruth, Truth, Weighting};
 use super::{Case, Inputs, Problem, TrainLayout};
@@ -13,10 +13,9 @@ use crate::tensor::{Index, Tensor};
 
 /// Judges every production of every row, and gives kept differing elements their true values.
 pub(super) fn judge(
-    pair: &Pair,
     case: &Case,
     inputs: &Inputs,
-    sides: &[Option<Produced>; 2],
+    sides: [(&Implementation, Option<&Produced>); 2],
     differences: &mut [Difference],
     oracle: &mut Oracle,
     verdict: &mut Verdict,
@@ -27,7 +26,7 @@ pub(super) fn judge(
     let mut judges: Vec<Judge<'_>> = Path::BOTH
         .into_iter()
         .zip(sides)
-        .filter_map(|(path, side)| Some(Judge::new(path, pair.side(path), problem, side.as_ref()?)))
+        .filter_map(|(path, (implementation, side))| Some(Judge::new(path, implementation, problem, side?)))
         .collect();
     // Two sides with one arithmetic share one weighting; that is the usual case and the fast one.
     let shared = judges.len() == 2 && judges[0].numerics == judges[1].numerics;
@@ -419,7 +418,7 @@ impl<'a> Judge<'a> {
             }
         }
         if let Some(why) = self.out_of_range {
-            skip(verdict, format!("{}: out of range: {why}", self.path));
+            verdict.findings.push(Finding::Skipped { reason: format!("{}: out of range: {why}", self.path) });
         }
     }
 }

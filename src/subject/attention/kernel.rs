@@ -2,8 +2,8 @@
 //!
 //! A kernel only computes. Layouts, page tables, poison, canaries and the sequence of steps belong to the [driver](super::drive).
 
-use super::conventions::Conventions;
-use super::mask::Mask;
+use super::conventions::{AnchorConvention, Conventions};
+use super::mask::{Anchor, Mask};
 use super::numerics::Numerics;
 use super::plan::Side;
 use crate::number::Dtype;
@@ -45,6 +45,41 @@ pub struct Attributes<'a> {
     pub block_q: usize,
     /// Format of `o`.
     pub out_dtype: Dtype,
+}
+
+impl Attributes<'_> {
+    /// Whether a call with these attributes means what a kernel declares. The base of `lse` and the empty row
+    /// are no matter of the call: results are judged by what is declared.
+    ///
+    /// # Errors
+    /// The first thing that the call asks for otherwise.
+    pub fn fit(&self, declared: &Conventions) -> Result<(), String> {
+        let plain = Conventions::default();
+        let declares =
+            |what: &str, declared: String, asked: &str| Err(format!("declares {what} {declared}; the case asks {asked}"));
+        let asked = match self.mask.causal {
+            Some(Anchor::BottomRight) => Some(AnchorConvention::BottomRight),
+            Some(Anchor::TopLeft) => Some(AnchorConvention::TopLeft),
+            None => None,
+        };
+        if let Some(asked) = asked.filter(|&asked| declared.anchor != AnchorConvention::AsCalled && declared.anchor != asked) {
+            return declares("anchor", declared.anchor.to_string(), &asked.to_string());
+        }
+        let biased = self.alibi_slopes.is_some();
+        if self.mask.window_left.is_some() && declared.window != plain.window {
+            return declares("window", declared.window.to_string(), &plain.window.to_string());
+        }
+        if self.sinks.is_some() && declared.sink_in_lse != plain.sink_in_lse {
+            return declares("sink_in_lse", declared.sink_in_lse.to_string(), &plain.sink_in_lse.to_string());
+        }
+        if biased && declared.alibi != plain.alibi {
+            return declares("alibi", declared.alibi.to_string(), &plain.alibi.to_string());
+        }
+        if biased && self.softcap.is_some() && declared.cap_order != plain.cap_order {
+            return declares("cap_order", declared.cap_order.to_string(), &plain.cap_order.to_string());
+        }
+        Ok(())
+    }
 }
 
 /// Packed tensors.

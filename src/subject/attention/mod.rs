@@ -11,6 +11,7 @@ pub mod draw;
 pub mod drive;
 pub mod explain;
 pub mod file;
+pub mod implementation;
 mod judge;
 pub mod kernel;
 mod mask;

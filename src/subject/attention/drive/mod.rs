@@ -110,7 +110,7 @@ pub fn in_kernel() -> bool {
 
 /// Refuses a case whose meaning is not what the kernel declares: comparing it would raise a false alarm.
 fn refuse(kernel: &dyn AttentionKernel, attributes: &Attributes<'_>) -> Result<(), Stop> {
-    kernel.conventions().fit(attributes).map_err(Stop::Unsupported)
+    attributes.fit(&kernel.conventions()).map_err(Stop::Unsupported)
 }
 
 /// Collects rows from calls.
@@ -212,6 +212,14 @@ pub fn row_index(problem: &Problem, row: usize, head: usize) -> Index {
     let (sequence, row) = sequence_of(problem, row);
     let id = problem.sequences[sequence].id;
     Index(vec![("seq", u64::from(id)), ("row", u64::from(row)), ("head", head as u64)])
+}
+
+/// Names element `n` of a packed row's `[q_heads, d_v]` results.
+pub fn element_index(problem: &Problem, row: usize, n: usize) -> Index {
+    let d_v = problem.d_v as usize;
+    let mut index = row_index(problem, row, n / d_v);
+    index.0.push(("d", (n % d_v) as u64));
+    index
 }
 
 /// The sequence index and the row in it of a packed row.

@@ -107,7 +107,7 @@ impl Reference {
         if let Some(acc) = [score.acc, rowsum.acc, value.acc].into_iter().find(|&acc| !narrow::is_accumulator(acc)) {
             return Err(format!("an accumulator of format {acc}"));
         }
-        self.declared.fit(attributes)
+        attributes.fit(&self.declared)
     }
 
     /// The rows and heads of `work`; results go to `place(row, head, o, lse)`.

@@ -2,13 +2,15 @@
 //!
 //! A relation is concrete (it names the neighbour, the page size, the hit), so that a case file replays exactly what failed.
 
+mod draw;
+mod text;
+
+pub use draw::{rotate, undo};
+
 use super::drive::schedule;
 use super::select::{Keep, Selection, fit_plans};
 use super::{Anchor, Cache, Case, Data, Literal, Request, Sequence, Side, TrainLayout, validate};
 use crate::finding::{Axis, Path};
-use crate::source::Source;
-use std::fmt;
-use std::str::FromStr;
 
 /// One concrete change of a row's surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,146 +99,6 @@ pub struct SidedRelation {
     pub path: Path,
     /// What changes.
     pub relation: Relation,
-}
-
-/// What is drawn by rotation: a path and a kind of relation.
-type Slot = (Path, fn(&Case, &mut dyn Source) -> Option<Relation>);
-
-/// Every meaningful pair, ordered so that two neighbours in the rotation look at different things.
-const ROTATION: [Slot; 20] = [
-    (Path::Infer, draw_chunk),
-    (Path::Train, draw_padding),
-    (Path::Infer, draw_prefix),
-    (Path::Train, draw_alone),
-    (Path::Infer, draw_pages),
-    (Path::Train, draw_stability),
-    (Path::Infer, draw_alone),
-    (Path::Train, draw_poison),
-    (Path::Infer, draw_stability),
-    (Path::Train, draw_neighbour),
-    (Path::Infer, draw_neighbour),
-    (Path::Train, draw_position),
-    (Path::Infer, draw_joins),
-    (Path::Train, draw_neighbour_length),
-    (Path::Infer, draw_poison),
-    (Path::Train, draw_repeat),
-    (Path::Infer, draw_bucket),
-    (Path::Infer, draw_neighbour_length),
-    (Path::Infer, draw_position),
-    (Path::Infer, draw_repeat),
-];
-
-/// `count` relations that fit the case, starting at place `turn` of the rotation; fewer when fewer fit.
-pub fn rotate(case: &Case, turn: u64, count: usize, source: &mut dyn Source) -> Vec<SidedRelation> {
-    let start = (turn % ROTATION.len() as u64) as usize * count;
-    (0..ROTATION.len())
-        .map(|n| ROTATION[(start + n) % ROTATION.len()])
-        .filter_map(|(path, draw)| {
-            let relation = draw(case, source)?;
-            let sided = SidedRelation { path, relation };
-            // A variant that changes nothing would be a repeat under another name.
-            let variant = sided.apply(case)?;
-            let unchanged = matches!(relation, Relation::Repeat | Relation::Poison);
-            (unchanged || variant.case != *case).then_some(sided)
-        })
-        .take(count)
-        .collect()
-}
-
-/// The relations that take one feature of a plan away each: where a kernel differs from itself, one of them shows why.
-pub fn undo(case: &Case) -> Vec<SidedRelation> {
-    let infer = [
-        Relation::Prefix { hit: 0 },
-        Relation::Chunk { rows: longest(case).max(1) },
-        Relation::Pages { page: 0, shuffle: 0 },
-        Relation::Bucket { size: 1 },
-    ];
-    let train = [Relation::Padding { side: Side::Right, pad_q: 0, pad_kv: 0 }];
-    let sided = |path| move |relation| SidedRelation { path, relation };
-    let alone = case.problem.sequences.iter().map(|it| Relation::Alone { seq: it.id });
-    let plain = infer.into_iter().map(sided(Path::Infer)).chain(train.into_iter().map(sided(Path::Train)));
-    plain
-        .chain(alone.flat_map(|relation| Path::BOTH.map(|path| SidedRelation { path, relation })))
-        .filter(|sided| sided.apply(case).is_some_and(|variant| variant.case != *case))
-        .collect()
-}
-
-fn draw_repeat(_: &Case, _: &mut dyn Source) -> Option<Relation> {
-    Some(Relation::Repeat)
-}
-
-fn draw_poison(_: &Case, _: &mut dyn Source) -> Option<Relation> {
-    Some(Relation::Poison)
-}
-
-fn some_sequence(case: &Case, source: &mut dyn Source) -> Option<Sequence> {
-    let with_rows: Vec<Sequence> = case.problem.sequences.iter().copied().filter(|s| s.q > 0).collect();
-    (!with_rows.is_empty()).then(|| with_rows[source.below(with_rows.len() as u64) as usize])
-}
-
-fn draw_alone(case: &Case, source: &mut dyn Source) -> Option<Relation> {
-    some_sequence(case, source).map(|it| Relation::Alone { seq: it.id })
-}
-
-fn draw_neighbour(_: &Case, source: &mut dyn Source) -> Option<Relation> {
-    let kv = 1 + source.below(9) as u32 * (1 + 16 * source.below(2) as u32);
-    let q = if source.below(2) == 0 { 1 } else { 1 + source.below(u64::from(kv)) as u32 };
-    Some(Relation::Neighbour { q, kv })
-}
-
-fn draw_neighbour_length(case: &Case, source: &mut dyn Source) -> Option<Relation> {
-    if case.problem.sequences.len() < 2 {
-        return None;
-    }
-    let it = some_sequence(case, source)?;
-    let q = source.below(u64::from(it.q)) as u32;
-    Some(Relation::NeighbourLength { seq: it.id, q, kv: it.kv.saturating_sub(it.q - q) })
-}
-
-fn draw_joins(case: &Case, source: &mut dyn Source) -> Option<Relation> {
-    if case.problem.sequences.len() < 2 {
-        return None;
-    }
-    some_sequence(case, source).map(|it| Relation::NeighbourJoins { seq: it.id, join: source.below(6) as u32 })
-}
-
-fn draw_position(case: &Case, source: &mut dyn Source) -> Option<Relation> {
-    let count = case.problem.sequences.len() as u64;
-    (count >= 2).then(|| Relation::Position { rotate: 1 + source.below(count - 1) as u32 })
-}
-
-fn draw_padding(_: &Case, source: &mut dyn Source) -> Option<Relation> {
-    let side = if source.below(2) == 0 { Side::Left } else { Side::Right };
-    Some(Relation::Padding { side, pad_q: source.below(6) as u32, pad_kv: source.below(9) as u32 })
-}
-
-fn draw_bucket(_: &Case, source: &mut dyn Source) -> Option<Relation> {
-    Some(Relation::Bucket { size: 2 + source.below(7) as u32 })
-}
-
-fn draw_pages(_: &Case, source: &mut dyn Source) -> Option<Relation> {
-    let page = [0, 1, 2, 3, 4, 7, 8, 16, 64][source.below(9) as usize];
-    Some(Relation::Pages { page, shuffle: if page == 0 { 0 } else { source.below(1 << 16) } })
-}
-
-fn longest(case: &Case) -> u32 {
-    case.problem.sequences.iter().map(|s| s.q).max().unwrap_or(0)
-}
-
-fn draw_chunk(case: &Case, source: &mut dyn Source) -> Option<Relation> {
-    let longest = longest(case);
-    (longest >= 2).then(|| Relation::Chunk { rows: 1 + source.below(u64::from(longest)) as u32 })
-}
-
-fn draw_prefix(case: &Case, source: &mut dyn Source) -> Option<Relation> {
-    let longest = longest(case);
-    (longest >= 2).then(|| Relation::Prefix { hit: source.below(u64::from(longest)) as u32 })
-}
-
-fn draw_stability(case: &Case, source: &mut dyn Source) -> Option<Relation> {
-    let it = some_sequence(case, source)?;
-    let most = (it.q - 1).min(it.kv);
-    (most >= 1).then(|| Relation::PrefixStability { seq: it.id, drop: 1 + source.below(u64::from(most)) as u32 })
 }
 
 /// A changed case, and which of its rows are compared with the base run.
@@ -492,103 +354,5 @@ impl Relation {
             Pages { page, shuffle } => u64::from(page) + u64::from(shuffle != 0),
             Chunk { rows: n } | Prefix { hit: n } | PrefixStability { drop: n, .. } => sum(&[n]),
         }
-    }
-}
-
-impl fmt::Display for SidedRelation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.path)?;
-        use Relation::*;
-        match self.relation {
-            Repeat => write!(f, "repeat"),
-            Alone { seq } => write!(f, "alone seq={seq}"),
-            Neighbour { q, kv } => write!(f, "neighbour q={q} kv={kv}"),
-            NeighbourLength { seq, q, kv } => write!(f, "neighbour_length seq={seq} q={q} kv={kv}"),
-            NeighbourJoins { seq, join } => write!(f, "neighbour_joins seq={seq} join={join}"),
-            Position { rotate } => write!(f, "position rotate={rotate}"),
-            Padding { side: Side::Left, pad_q, pad_kv } => write!(f, "padding_left pad_q={pad_q} pad_kv={pad_kv}"),
-            Padding { side: Side::Right, pad_q, pad_kv } => write!(f, "padding_right pad_q={pad_q} pad_kv={pad_kv}"),
-            Bucket { size } => write!(f, "bucket size={size}"),
-            Poison => write!(f, "poison"),
-            Pages { page, shuffle } => write!(f, "pages page={page} shuffle={shuffle}"),
-            Chunk { rows } => write!(f, "chunk rows={rows}"),
-            Prefix { hit } => write!(f, "prefix hit={hit}"),
-            PrefixStability { seq, drop } => write!(f, "prefix_stability seq={seq} drop={drop}"),
-        }
-    }
-}
-
-/// The largest size a case file may give: beyond it a variant could not be run.
-const PARAMETER_MAX: u64 = 65_536;
-
-impl FromStr for SidedRelation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut words = text.split(' ');
-        let path = match words.next() {
-            Some("train") => Path::Train,
-            Some("infer") => Path::Infer,
-            _ => return Err(format!("`{text}`: a relation starts with `train` or `infer`")),
-        };
-        let name = words.next().unwrap_or("");
-        let mut parameters: Vec<(&str, u64)> = Vec::new();
-        for word in words {
-            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{text}`: `{word}` is no key=value"))?;
-            let value = value.parse().map_err(|_| format!("`{text}`: `{value}` is no number"))?;
-            let most = match key {
-                // Names and seeds cost nothing, however large.
-                "seq" => u64::from(u32::MAX),
-                "shuffle" => u64::MAX,
-                _ => PARAMETER_MAX,
-            };
-            if value > most {
-                return Err(format!("`{text}`: `{key}` is above {most}"));
-            }
-            parameters.push((key, value));
-        }
-        let wide = |key: &str| {
-            let found = parameters.iter().find(|(name, _)| *name == key);
-            found.map(|&(_, value)| value).ok_or_else(|| format!("`{text}`: `{key}` is missing"))
-        };
-        let get = |key: &str| wide(key).map(|value| value as u32);
-        use Relation::*;
-        let relation = match name {
-            "repeat" => Repeat,
-            "alone" => Alone { seq: get("seq")? },
-            "neighbour" => Neighbour { q: get("q")?, kv: get("kv")? },
-            "neighbour_length" => NeighbourLength { seq: get("seq")?, q: get("q")?, kv: get("kv")? },
-            "neighbour_joins" => NeighbourJoins { seq: get("seq")?, join: get("join")? },
-            "position" => Position { rotate: get("rotate")? },
-            "padding_left" => Padding { side: Side::Left, pad_q: get("pad_q")?, pad_kv: get("pad_kv")? },
-            "padding_right" => Padding { side: Side::Right, pad_q: get("pad_q")?, pad_kv: get("pad_kv")? },
-            "bucket" => Bucket { size: get("size")?.max(1) },
-            "poison" => Poison,
-            "pages" => Pages { page: get("page")?, shuffle: wide("shuffle")? },
-            "chunk" => Chunk { rows: get("rows")? },
-            "prefix" => Prefix { hit: get("hit")? },
-            "prefix_stability" => PrefixStability { seq: get("seq")?, drop: get("drop")? },
-            other => {
-                let known = [
-                    "repeat",
-                    "alone",
-                    "neighbour",
-                    "neighbour_length",
-                    "neighbour_joins",
-                    "position",
-                    "padding_left",
-                    "padding_right",
-                    "bucket",
-                    "poison",
-                    "pages",
-                    "chunk",
-                    "prefix",
-                    "prefix_stability",
-                ];
-                return Err(super::numerics::unknown("relation", other, &known));
-            }
-        };
-        let sided = SidedRelation { path, relation };
-        if sided.to_string() == text { Ok(sided) } else { Err(format!("`{text}` is not in canonical form; expected `{sided}`")) }
     }
 }

@@ -1,0 +1,146 @@
+//! Which relations a case gets, and with which parameters.
+
+use super::{Relation, SidedRelation};
+use crate::finding::Path;
+use crate::source::Source;
+use crate::subject::attention::{Case, Sequence, Side};
+
+/// What is drawn by rotation: a path and a kind of relation.
+type Slot = (Path, fn(&Case, &mut dyn Source) -> Option<Relation>);
+
+/// Every meaningful pair, ordered so that two neighbours in the rotation look at different things.
+const ROTATION: [Slot; 20] = [
+    (Path::Infer, draw_chunk),
+    (Path::Train, draw_padding),
+    (Path::Infer, draw_prefix),
+    (Path::Train, draw_alone),
+    (Path::Infer, draw_pages),
+    (Path::Train, draw_stability),
+    (Path::Infer, draw_alone),
+    (Path::Train, draw_poison),
+    (Path::Infer, draw_stability),
+    (Path::Train, draw_neighbour),
+    (Path::Infer, draw_neighbour),
+    (Path::Train, draw_position),
+    (Path::Infer, draw_joins),
+    (Path::Train, draw_neighbour_length),
+    (Path::Infer, draw_poison),
+    (Path::Train, draw_repeat),
+    (Path::Infer, draw_bucket),
+    (Path::Infer, draw_neighbour_length),
+    (Path::Infer, draw_position),
+    (Path::Infer, draw_repeat),
+];
+
+/// `count` relations that fit the case, starting at place `turn` of the rotation; fewer when fewer fit.
+pub fn rotate(case: &Case, turn: u64, count: usize, source: &mut dyn Source) -> Vec<SidedRelation> {
+    let start = (turn % ROTATION.len() as u64) as usize * count;
+    (0..ROTATION.len())
+        .map(|n| ROTATION[(start + n) % ROTATION.len()])
+        .filter_map(|(path, draw)| {
+            let relation = draw(case, source)?;
+            let sided = SidedRelation { path, relation };
+            // A variant that changes nothing would be a repeat under another name.
+            let variant = sided.apply(case)?;
+            let unchanged = matches!(relation, Relation::Repeat | Relation::Poison);
+            (unchanged || variant.case != *case).then_some(sided)
+        })
+        .take(count)
+        .collect()
+}
+
+/// The relations that take one feature of a plan away each: where a kernel differs from itself, one of them shows why.
+pub fn undo(case: &Case) -> Vec<SidedRelation> {
+    let infer = [
+        Relation::Prefix { hit: 0 },
+        Relation::Chunk { rows: longest(case).max(1) },
+        Relation::Pages { page: 0, shuffle: 0 },
+        Relation::Bucket { size: 1 },
+    ];
+    let train = [Relation::Padding { side: Side::Right, pad_q: 0, pad_kv: 0 }];
+    let sided = |path| move |relation| SidedRelation { path, relation };
+    let alone = case.problem.sequences.iter().map(|it| Relation::Alone { seq: it.id });
+    let plain = infer.into_iter().map(sided(Path::Infer)).chain(train.into_iter().map(sided(Path::Train)));
+    plain
+        .chain(alone.flat_map(|relation| Path::BOTH.map(|path| SidedRelation { path, relation })))
+        .filter(|sided| sided.apply(case).is_some_and(|variant| variant.case != *case))
+        .collect()
+}
+
+fn draw_repeat(_: &Case, _: &mut dyn Source) -> Option<Relation> {
+    Some(Relation::Repeat)
+}
+
+fn draw_poison(_: &Case, _: &mut dyn Source) -> Option<Relation> {
+    Some(Relation::Poison)
+}
+
+fn some_sequence(case: &Case, source: &mut dyn Source) -> Option<Sequence> {
+    let with_rows: Vec<Sequence> = case.problem.sequences.iter().copied().filter(|s| s.q > 0).collect();
+    (!with_rows.is_empty()).then(|| with_rows[source.below(with_rows.len() as u64) as usize])
+}
+
+fn draw_alone(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    some_sequence(case, source).map(|it| Relation::Alone { seq: it.id })
+}
+
+fn draw_neighbour(_: &Case, source: &mut dyn Source) -> Option<Relation> {
+    let kv = 1 + source.below(9) as u32 * (1 + 16 * source.below(2) as u32);
+    let q = if source.below(2) == 0 { 1 } else { 1 + source.below(u64::from(kv)) as u32 };
+    Some(Relation::Neighbour { q, kv })
+}
+
+fn draw_neighbour_length(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    if case.problem.sequences.len() < 2 {
+        return None;
+    }
+    let it = some_sequence(case, source)?;
+    let q = source.below(u64::from(it.q)) as u32;
+    Some(Relation::NeighbourLength { seq: it.id, q, kv: it.kv.saturating_sub(it.q - q) })
+}
+
+fn draw_joins(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    if case.problem.sequences.len() < 2 {
+        return None;
+    }
+    some_sequence(case, source).map(|it| Relation::NeighbourJoins { seq: it.id, join: source.below(6) as u32 })
+}
+
+fn draw_position(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    let count = case.problem.sequences.len() as u64;
+    (count >= 2).then(|| Relation::Position { rotate: 1 + source.below(count - 1) as u32 })
+}
+
+fn draw_padding(_: &Case, source: &mut dyn Source) -> Option<Relation> {
+    let side = if source.below(2) == 0 { Side::Left } else { Side::Right };
+    Some(Relation::Padding { side, pad_q: source.below(6) as u32, pad_kv: source.below(9) as u32 })
+}
+
+fn draw_bucket(_: &Case, source: &mut dyn Source) -> Option<Relation> {
+    Some(Relation::Bucket { size: 2 + source.below(7) as u32 })
+}
+
+fn draw_pages(_: &Case, source: &mut dyn Source) -> Option<Relation> {
+    let page = [0, 1, 2, 3, 4, 7, 8, 16, 64][source.below(9) as usize];
+    Some(Relation::Pages { page, shuffle: if page == 0 { 0 } else { source.below(1 << 16) } })
+}
+
+fn longest(case: &Case) -> u32 {
+    case.problem.sequences.iter().map(|s| s.q).max().unwrap_or(0)
+}
+
+fn draw_chunk(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    let longest = longest(case);
+    (longest >= 2).then(|| Relation::Chunk { rows: 1 + source.below(u64::from(longest)) as u32 })
+}
+
+fn draw_prefix(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    let longest = longest(case);
+    (longest >= 2).then(|| Relation::Prefix { hit: source.below(u64::from(longest)) as u32 })
+}
+
+fn draw_stability(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    let it = some_sequence(case, source)?;
+    let most = (it.q - 1).min(it.kv);
+    (most >= 1).then(|| Relation::PrefixStability { seq: it.id, drop: 1 + source.below(u64::from(most)) as u32 })
+}

@@ -1,0 +1,106 @@
+//! The text of a relation, as `[run] relation` in a case file: `infer prefix hit=3`.
+
+use super::{Relation, SidedRelation};
+use crate::finding::Path;
+use crate::input_error::unknown;
+use crate::subject::attention::Side;
+use std::fmt;
+use std::str::FromStr;
+
+impl fmt::Display for SidedRelation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.path)?;
+        use Relation::*;
+        match self.relation {
+            Repeat => write!(f, "repeat"),
+            Alone { seq } => write!(f, "alone seq={seq}"),
+            Neighbour { q, kv } => write!(f, "neighbour q={q} kv={kv}"),
+            NeighbourLength { seq, q, kv } => write!(f, "neighbour_length seq={seq} q={q} kv={kv}"),
+            NeighbourJoins { seq, join } => write!(f, "neighbour_joins seq={seq} join={join}"),
+            Position { rotate } => write!(f, "position rotate={rotate}"),
+            Padding { side: Side::Left, pad_q, pad_kv } => write!(f, "padding_left pad_q={pad_q} pad_kv={pad_kv}"),
+            Padding { side: Side::Right, pad_q, pad_kv } => write!(f, "padding_right pad_q={pad_q} pad_kv={pad_kv}"),
+            Bucket { size } => write!(f, "bucket size={size}"),
+            Poison => write!(f, "poison"),
+            Pages { page, shuffle } => write!(f, "pages page={page} shuffle={shuffle}"),
+            Chunk { rows } => write!(f, "chunk rows={rows}"),
+            Prefix { hit } => write!(f, "prefix hit={hit}"),
+            PrefixStability { seq, drop } => write!(f, "prefix_stability seq={seq} drop={drop}"),
+        }
+    }
+}
+
+/// The largest size a case file may give: beyond it a variant could not be run.
+const PARAMETER_MAX: u64 = 65_536;
+
+impl FromStr for SidedRelation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split(' ');
+        let path = match words.next() {
+            Some("train") => Path::Train,
+            Some("infer") => Path::Infer,
+            _ => return Err(format!("`{text}`: a relation starts with `train` or `infer`")),
+        };
+        let name = words.next().unwrap_or("");
+        let mut parameters: Vec<(&str, u64)> = Vec::new();
+        for word in words {
+            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{text}`: `{word}` is no key=value"))?;
+            let value = value.parse().map_err(|_| format!("`{text}`: `{value}` is no number"))?;
+            let most = match key {
+                // Names and seeds cost nothing, however large.
+                "seq" => u64::from(u32::MAX),
+                "shuffle" => u64::MAX,
+                _ => PARAMETER_MAX,
+            };
+            if value > most {
+                return Err(format!("`{text}`: `{key}` is above {most}"));
+            }
+            parameters.push((key, value));
+        }
+        let wide = |key: &str| {
+            let found = parameters.iter().find(|(name, _)| *name == key);
+            found.map(|&(_, value)| value).ok_or_else(|| format!("`{text}`: `{key}` is missing"))
+        };
+        let get = |key: &str| wide(key).map(|value| value as u32);
+        use Relation::*;
+        let relation = match name {
+            "repeat" => Repeat,
+            "alone" => Alone { seq: get("seq")? },
+            "neighbour" => Neighbour { q: get("q")?, kv: get("kv")? },
+            "neighbour_length" => NeighbourLength { seq: get("seq")?, q: get("q")?, kv: get("kv")? },
+            "neighbour_joins" => NeighbourJoins { seq: get("seq")?, join: get("join")? },
+            "position" => Position { rotate: get("rotate")? },
+            "padding_left" => Padding { side: Side::Left, pad_q: get("pad_q")?, pad_kv: get("pad_kv")? },
+            "padding_right" => Padding { side: Side::Right, pad_q: get("pad_q")?, pad_kv: get("pad_kv")? },
+            "bucket" => Bucket { size: get("size")?.max(1) },
+            "poison" => Poison,
+            "pages" => Pages { page: get("page")?, shuffle: wide("shuffle")? },
+            "chunk" => Chunk { rows: get("rows")? },
+            "prefix" => Prefix { hit: get("hit")? },
+            "prefix_stability" => PrefixStability { seq: get("seq")?, drop: get("drop")? },
+            other => {
+                let known = [
+                    "repeat",
+                    "alone",
+                    "neighbour",
+                    "neighbour_length",
+                    "neighbour_joins",
+                    "position",
+                    "padding_left",
+                    "padding_right",
+                    "bucket",
+                    "poison",
+                    "pages",
+                    "chunk",
+                    "prefix",
+                    "prefix_stability",
+                ];
+                return Err(unknown("relation", other, &known));
+            }
+        };
+        let sided = SidedRelation { path, relation };
+        if sided.to_string() == text { Ok(sided) } else { Err(format!("`{text}` is not in canonical form; expected `{sided}`")) }
+    }
+}
