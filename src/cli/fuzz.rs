@@ -2,6 +2,7 @@
 
 use super::out_folder::OutFolder;
 use super::progress::Progress;
+use super::run_summary::{human, json_summary};
 use super::{Failure, complain, kernel, note, print};
 use crate::exit_code;
 use crate::finding::{Finding, Kind, Verdict};
@@ -17,8 +18,7 @@ use crate::subject::attention::text::print as print_case;
 use crate::subject::attention::trial::Trial;
 use crate::subject::attention::{Attention, Case, file};
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
-use std::fmt::Write;
+use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 pub(super) struct Options {
     /// Training kernel: ref:<preset>[,field=value...], see `lastbit kernels`
     #[arg(long, value_name = "K", default_value = "ref:aligned")]
-    train: String,
+    pub(super) train: String,
     /// Inference kernel
     #[arg(long, value_name = "K", default_value = "ref:aligned")]
-    infer: String,
+    pub(super) infer: String,
     /// Cases to run [default: 10000]
     #[arg(long, value_name = "N", conflicts_with = "time")]
     cases: Option<u64>,
@@ -39,7 +39,7 @@ pub(super) struct Options {
     time: Option<Duration>,
     /// Seed of the campaign: same seed, same cases, same bytes
     #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -48,7 +48,7 @@ pub(super) struct Options {
     out: PathBuf,
     /// How the true value is found: enclosure, mpfr or off
     #[arg(long, value_name = "MODE", default_value = "enclosure")]
-    oracle: Mode,
+    pub(super) oracle: Mode,
     /// Size of the cases: quick, mixed or long
     #[arg(long, value_name = "PROFILE", default_value = "mixed")]
     profile: Profile,
@@ -86,11 +86,11 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A finding that is kept: the first of its signature.
-struct Found {
-    index: u64,
+pub(super) struct Found {
+    pub(super) index: u64,
     trial: Trial,
-    finding: Finding,
-    file: PathBuf,
+    pub(super) finding: Finding,
+    pub(super) file: PathBuf,
 }
 
 pub(super) fn run(options: &Options) -> Result<u8, Failure> {
@@ -161,7 +161,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
             }
         }
     }
-    let summary = summary(options, &statistics, seconds, &report);
+    let summary = json_summary(options, &statistics, seconds, &report);
     if let Err(error) = folder.save("", "summary.json", &format!("{summary:#}\n")) {
         failure = failure.or(Some(error));
     }
@@ -224,10 +224,10 @@ fn save_found(
 }
 
 /// A shrunk finding and its explanation.
-struct Small {
-    path: PathBuf,
-    case: Case,
-    explanation: Explanation,
+pub(super) struct Small {
+    pub(super) path: PathBuf,
+    pub(super) case: Case,
+    pub(super) explanation: Explanation,
 }
 
 fn shrink_found(
@@ -251,173 +251,4 @@ fn shrink_found(
     let path = folder.save("shrunk", &name, &print_case(&file))?;
     let explanation = explain(&attention.pair, &whole, &path.display().to_string(), Some(&signature));
     Ok(Some(Small { path, case: shrunk.trial.case, explanation }))
-}
-
-/// Share of order-sensitive cases below which a match says little.
-const BLIND: f64 = 0.05;
-
-/// What a reader must know to weigh the run.
-fn notes(text: &mut String, options: &Options, statistics: &Statistics) {
-    let (train, infer) = (&options.train, &options.infer);
-    if statistics.signatures.is_empty() && statistics.matches > 0 {
-        let (cases, longest) = (statistics.matches, statistics.longest_kv);
-        let _ = writeln!(
-            text,
-            "not observed: any difference of {train} and {infer} over {cases} matching cases, kv up to {longest}, seed {}",
-            options.seed
-        );
-    }
-    if options.oracle == Mode::Off {
-        text.push_str("NOTE: accuracy was not judged (--oracle off)\n");
-    }
-    for (dtype, it) in &statistics.sensitivity {
-        if (it.sensitive as f64) < BLIND * it.capable as f64 {
-            let _ = writeln!(text, "NOTE: {dtype} outputs hardly show order here: a match of them says little about it");
-        }
-    }
-    if statistics.cases == 0 {
-        text.push_str("NOTE: nothing ran\n");
-    }
-}
-
-fn summary(options: &Options, statistics: &Statistics, seconds: f64, report: &[(&Found, Option<Small>)]) -> Value {
-    let found: Vec<Value> = report
-        .iter()
-        .map(|(found, small)| {
-            let relation = match &found.finding {
-                Finding::NotInvariant { axis, .. } => Value::from(axis.to_string()),
-                _ => Value::Null,
-            };
-            let mut entry = json!({
-                "finding": found.finding.signature(),
-                "relation": relation,
-                "cause": Value::Null,
-                "case": found.index,
-                "file": found.file.display().to_string(),
-                "shrunk": Value::Null,
-            });
-            if let Some(small) = small {
-                let problem = &small.case.problem;
-                let longest = |length: fn(&crate::subject::attention::Sequence) -> u32| {
-                    problem.sequences.iter().map(length).max().unwrap_or(0)
-                };
-                entry["cause"] = small.explanation.cause.as_ref().map(|cause| cause.kind.to_string()).into();
-                entry["shrunk"] = small.path.display().to_string().into();
-                entry["kv"] = longest(|s| s.kv).into();
-                entry["q"] = longest(|s| s.q).into();
-                entry["d_qk"] = problem.d_qk.into();
-                entry["d_v"] = problem.d_v.into();
-                entry["seqs"] = problem.sequences.len().into();
-                entry["heads"] = problem.q_heads().into();
-            }
-            entry
-        })
-        .collect();
-    let by_dtype = |value: fn(&crate::lab::Sensitivity) -> u64| -> Value {
-        statistics.sensitivity.iter().map(|(dtype, it)| (dtype.name().to_owned(), Value::from(value(it)))).collect()
-    };
-    let accuracy = &statistics.accuracy;
-    json!({
-        "train": options.train,
-        "infer": options.infer,
-        "seed": options.seed,
-        "cases": statistics.cases,
-        "match": statistics.matches,
-        "mismatch": statistics.of(Kind::Mismatch),
-        "inaccurate": statistics.of(Kind::Inaccurate),
-        "not_invariant": statistics.of(Kind::NotInvariant),
-        "fault": statistics.of(Kind::Fault),
-        "undecided": statistics.of(Kind::Undecided),
-        "skipped": statistics.of(Kind::Skipped),
-        "empty": statistics.empty,
-        "skip_reasons": statistics.skips,
-        "elements": statistics.elements,
-        "differing_elements": statistics.differing,
-        "longest_kv": statistics.longest_kv,
-        "capable": by_dtype(|it| it.capable),
-        "order_sensitive": by_dtype(|it| it.sensitive),
-        "relations": statistics.relations,
-        "escalations": statistics.escalations,
-        "accuracy": {
-            "judged": accuracy.judged,
-            "correctly_rounded": accuracy.correctly_rounded,
-            "above": accuracy.above,
-            "below": accuracy.below,
-            "unbounded": accuracy.unbounded,
-            "out_of_range": accuracy.out_of_range,
-            "worst_share_of_bound": accuracy.worst,
-        },
-        "signatures": statistics.signatures,
-        "seconds": (seconds * 1e3).round() / 1e3,
-        "cases_per_second": (statistics.cases as f64 / seconds.max(1e-9)).round(),
-        "found": found,
-    })
-}
-
-fn human(
-    options: &Options,
-    statistics: &Statistics,
-    seconds: f64,
-    report: &[(&Found, Option<Small>)],
-    out: &std::path::Path,
-) -> String {
-    let mut text = String::new();
-    for (found, small) in report {
-        let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
-        match small {
-            Some(small) => text.push_str(&small.explanation.text),
-            None => text.push_str("not shrunk\n"),
-        }
-        text.push('\n');
-    }
-    let _ = writeln!(
-        text,
-        "{} cases in {seconds:.1} s ({:.0}/s): {} match, {} mismatch, {} inaccurate, {} not invariant, {} fault, {} undecided, {} skipped, {} empty",
-        statistics.cases,
-        statistics.cases as f64 / seconds.max(1e-9),
-        statistics.matches,
-        statistics.of(Kind::Mismatch),
-        statistics.of(Kind::Inaccurate),
-        statistics.of(Kind::NotInvariant),
-        statistics.of(Kind::Fault),
-        statistics.of(Kind::Undecided),
-        statistics.of(Kind::Skipped),
-        statistics.empty,
-    );
-    let share = if statistics.elements == 0 { 0.0 } else { 100.0 * statistics.differing as f64 / statistics.elements as f64 };
-    let _ = writeln!(
-        text,
-        "{} elements compared, {} differ ({share:.3}%); {} relations run",
-        statistics.elements, statistics.differing, statistics.relations
-    );
-    for (dtype, it) in &statistics.sensitivity {
-        let share = 100.0 * it.sensitive as f64 / it.capable.max(1) as f64;
-        let _ =
-            writeln!(text, "{dtype} outputs: {} of {} capable cases are order-sensitive ({share:.1}%)", it.sensitive, it.capable);
-    }
-    let accuracy = &statistics.accuracy;
-    if accuracy.judged > 0 {
-        let _ = writeln!(
-            text,
-            "{} results judged against the oracle ({} escalated): {:.2}% correctly rounded, {} above, {} below, largest error {} of its bound, {} unbounded, {} out of range",
-            accuracy.judged,
-            statistics.escalations,
-            100.0 * accuracy.correctly_rounded as f64 / accuracy.judged as f64,
-            accuracy.above,
-            accuracy.below,
-            // Cut, not rounded: 1 would read as a failure.
-            (accuracy.worst * 1e4).floor() / 1e4,
-            accuracy.unbounded,
-            accuracy.out_of_range,
-        );
-    }
-    for (reason, count) in &statistics.skips {
-        let _ = writeln!(text, "skipped {count}: {reason}");
-    }
-    for (signature, count) in &statistics.signatures {
-        let _ = writeln!(text, "found {count}: {signature}");
-    }
-    notes(&mut text, options, statistics);
-    let _ = writeln!(text, "results in {}", out.display());
-    text
 }

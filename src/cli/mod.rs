@@ -5,6 +5,7 @@ mod kernels;
 mod out_folder;
 mod progress;
 mod replay;
+mod run_summary;
 mod show;
 mod shrink;
 
