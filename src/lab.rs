@@ -231,11 +231,16 @@ impl Statistics {
         for kind in kinds {
             *self.kinds.entry(kind).or_default() += 1;
         }
+        let mut seen = Vec::new();
         for finding in &verdict.findings {
             if let Finding::Mismatch(difference) = finding {
                 self.differing += difference.differing;
             }
             let signature = finding.signature();
+            if seen.contains(&signature) {
+                continue;
+            }
+            seen.push(signature.clone());
             match finding.kind() {
                 Kind::Skipped => *self.skips.entry(signature["skipped ".len()..].to_owned()).or_default() += 1,
                 kind if kind.is_failure() => *self.signatures.entry(signature).or_default() += 1,

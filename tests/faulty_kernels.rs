@@ -515,3 +515,36 @@ fn no_lse() {
     }));
     small(&against(wrong, Mode::Off), "mismatch o");
 }
+
+/// A bound that no sum has is no licence: where the accumulator may overflow, that is predicted and the case is skipped.
+#[test]
+fn a_predicted_overflow_is_skipped_even_without_a_bound() {
+    let name = "ref:aligned,value.acc=f16";
+    let mut attention = pair(named(name), named(name), Mode::Enclosure);
+    attention.profile = lastbit::subject::attention::draw::Profile::Long;
+    let statistics = campaign(&attention, 120);
+    assert!(!statistics.signatures.keys().any(|it| it.starts_with("inaccurate")), "{:?}", statistics.signatures);
+    assert!(statistics.skips.keys().any(|it| it.contains("out of range")), "{:?}", statistics.skips);
+}
+
+/// A row whose second production differs is explained by that production, not by the first.
+#[test]
+fn a_later_production_is_the_one_that_is_traced() {
+    let kernel = named("ref:aligned,softmax.scope=tile,softmax.rescale=threshold:2");
+    let attention = pair(kernel.clone(), kernel, Mode::Off);
+    for index in 0..3000 {
+        let trial = attention.draw(68, index);
+        let verdict = attention.check(&trial, &mut attention.scratch());
+        let later = verdict.findings.iter().find_map(|finding| {
+            let element = finding.difference()?.elements.first()?;
+            let is_later = element.index.0.iter().any(|(axis, _)| *axis == "again");
+            (is_later && matches!(finding, lastbit::finding::Finding::Mismatch(_))).then(|| finding.signature())
+        });
+        if let Some(signature) = later {
+            let explanation = lastbit::subject::attention::explain::explain(&attention.pair, &trial, "x.case", Some(&signature));
+            assert!(explanation.text.contains("first divergence:"), "{}", explanation.text);
+            return;
+        }
+    }
+    panic!("no case in which only a later production differs");
+}

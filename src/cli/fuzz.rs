@@ -127,13 +127,13 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
             if !options.keep_going {
                 stop = Flow::Stop;
             }
-            // `o` and `lse` of one case are one defect; over a run, each signature is kept once.
+            // Over a run, each signature is kept once; `o` and `lse` of one case are kept as one defect.
             let family = finding.family();
-            let again = families.contains(&family);
-            families.push(family);
-            if again || written.is_err() || found.iter().any(|it| it.finding.signature() == finding.signature()) {
+            let known = found.iter().any(|it| it.finding.signature() == finding.signature());
+            if written.is_err() || known || families.contains(&family) {
                 continue;
             }
+            families.push(family);
             match save_found(&mut folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
                 Ok(it) => found.push(it),
                 Err(error) => written = Err(error),

@@ -45,7 +45,7 @@ pub(super) fn json_summary(
         .map(|(found, small)| {
             let relation = match &found.finding {
                 Finding::NotInvariant { axis, .. } => Value::from(axis.to_string()),
-                _ => Value::Null,
+                other => other.relation().into(),
             };
             let mut entry = json!({
                 "finding": found.finding.signature(),

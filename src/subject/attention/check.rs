@@ -14,6 +14,7 @@ use super::{Case, Inputs, Problem};
 use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
 use crate::number::Dtype;
 use crate::source::Stream;
+use crate::tensor::Index;
 use std::sync::Arc;
 
 /// Buffers one thread reuses.
@@ -106,7 +107,8 @@ impl Pair {
         };
         if !differences.is_empty() && matches!(trial.checks, Checks::Turn(_)) && self.alike() {
             // A kernel that differs from itself is not invariant to something: find out to what.
-            relations.extend(undo(case));
+            let drawn = relations.clone();
+            relations.extend(undo(case).into_iter().filter(|it| !drawn.contains(it)));
         }
         if oracle && self.oracle != Mode::Off {
             let sides = [(&self.train, sides[0].as_ref()), (&self.infer, sides[1].as_ref())];
@@ -148,21 +150,21 @@ impl Pair {
             with_lse = false;
         }
         let mut empty_rows_skipped = false;
-        let mut pairs = |row: usize, a: [&[u32]; 2], b: [&[u32]; 2]| {
+        let mut pairs = |row: usize, production: usize, a: [&[u32]; 2], b: [&[u32]; 2]| {
             if ours.empty_row != theirs.empty_row && !has_keys(problem, row) {
                 empty_rows_skipped = true;
                 return;
             }
-            o.slices(a[0], b[0], row * a[0].len(), |n| element_index(problem, row, n));
+            o.slices(a[0], b[0], row * a[0].len(), |n| produced(element_index(problem, row, n), production));
             if with_lse {
-                lse.slices(a[1], b[1], row * a[1].len(), |n| row_index(problem, row, n));
+                lse.slices(a[1], b[1], row * a[1].len(), |n| produced(row_index(problem, row, n), production));
             }
         };
         for row in (0..problem.total_q()).filter(|&row| train.present[row] && infer.present[row]) {
-            pairs(row, [train.o.row(row), train.lse.row(row)], [infer.o.row(row), infer.lse.row(row)]);
-        }
-        for again in &infer.again {
-            pairs(again.row, [train.o.row(again.row), train.lse.row(again.row)], [&again.o, &again.lse]);
+            let expected = [train.o.row(row), train.lse.row(row)];
+            for (production, results) in productions(infer, row).enumerate() {
+                pairs(row, production, expected, results);
+            }
         }
         if self.oracle == Mode::Off && has_non_finite(problem, train) {
             // Equal NaNs are equal, but without an oracle nobody says that they are right.
@@ -197,22 +199,38 @@ impl Pair {
             }
             for i in 0..sequence.q as usize {
                 let (row, other) = (inputs.q_start[ours] + i, other_inputs.q_start[n] + i);
-                for (a, b) in productions(base, row).zip(productions(&changed, other)) {
-                    o.slices(a[0], b[0], row * a[0].len(), |n| element_index(problem, row, n));
+                for (production, (a, b)) in productions(base, row).zip(productions(&changed, other)).enumerate() {
+                    o.slices(a[0], b[0], row * a[0].len(), |n| produced(element_index(problem, row, n), production));
                     if has_lse {
-                        lse.slices(a[1], b[1], row * a[1].len(), |n| row_index(problem, row, n));
+                        lse.slices(a[1], b[1], row * a[1].len(), |n| produced(row_index(problem, row, n), production));
+                    }
+                }
+                // A row that one run makes more than once repeats itself, whatever the other run does.
+                let (mut ours, repeat) = (productions(base, row), relation.relation == Relation::Repeat);
+                if let Some(first) = ours.next().filter(|_| repeat) {
+                    for (production, again) in ours.enumerate() {
+                        o.slices(first[0], again[0], row * first[0].len(), |n| {
+                            produced(element_index(problem, row, n), production + 1)
+                        });
+                        if has_lse {
+                            lse.slices(first[1], again[1], row * first[1].len(), |n| {
+                                produced(row_index(problem, row, n), production + 1)
+                            });
+                        }
                     }
                 }
             }
         }
         // A relation that left nothing to compare was not run.
         verdict.relations += u64::from(o.compared() > 0);
-        verdict.findings.extend([o.finish(), lse.finish()].into_iter().flatten().map(|difference| Finding::NotInvariant {
-            axis: relation.relation.axis(),
-            path: relation.path,
-            relation: relation.to_string(),
-            difference,
-        }));
+        for difference in [o.finish(), lse.finish()].into_iter().flatten() {
+            let (axis, path, relation) = (relation.relation.axis(), relation.path, relation.to_string());
+            let finding = Finding::NotInvariant { axis, path, relation, difference };
+            // Two relations of one axis may show the same.
+            if verdict.findings.iter().all(|it| it.signature() != finding.signature()) {
+                verdict.findings.push(finding);
+            }
+        }
     }
 }
 
@@ -244,10 +262,18 @@ fn has_non_finite(problem: &Problem, side: &Produced) -> bool {
         .any(|row| !finite(problem.out_dtype, side.o.row(row)))
 }
 
+/// Names a later production of a row; the first needs no name.
+fn produced(mut index: Index, production: usize) -> Index {
+    if production > 0 {
+        index.0.push(("again", production as u64));
+    }
+    index
+}
+
 /// The results of a row in the order they were produced, `o` and `lse`.
 fn productions(side: &Produced, row: usize) -> impl Iterator<Item = [&[u32]; 2]> {
     let first = side.present[row].then(|| [side.o.row(row), side.lse.row(row)]);
-    let again = side.again.iter().filter(move |it| it.row == row).map(|it| [&it.o[..], &it.lse[..]]);
+    let again = side.again_of(row).iter().map(|it| [&it.o[..], &it.lse[..]]);
     first.into_iter().chain(again)
 }
 

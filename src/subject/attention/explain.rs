@@ -264,11 +264,17 @@ fn row_run(pair: &Pair, path: Path, case: &Case, poison: Poison, index: &Index) 
     let Some(sequence) = case.problem.sequences.iter().position(|it| u64::from(it.id) == at("seq")) else { return found };
     let packed = inputs.q_start[sequence] + at("row") as usize;
     let head = at("head") as usize;
+    let mut earlier = at("again");
     let mut observer = |call: Call<'_>, rows: &[u32]| {
         if found.trace.is_none()
             && let Some(row) = rows.iter().position(|&row| row as usize == packed)
         {
-            watch(&mut found, &reference, call, row, head);
+            // Productions of the row before the one that differs; a path that has fewer shows its only one.
+            if earlier > 0 && path == Path::Infer {
+                earlier -= 1;
+            } else {
+                watch(&mut found, &reference, call, row, head);
+            }
         }
     };
     // The result was seen before; only the calls matter here.

@@ -268,7 +268,7 @@ impl<'a> Judge<'a> {
         let d_v = truth.o.len();
         let lanes = head * d_v..(head + 1) * d_v;
         self.production(&mut tally, [row, head], &side.o.row(row)[lanes.clone()], side.lse.row(row)[head], truth, facts);
-        for again in side.again.iter().filter(|it| it.row == row) {
+        for again in side.again_of(row) {
             self.production(&mut tally, [row, head], &again.o[lanes.clone()], again.lse[head], truth, facts);
         }
         self.add(&tally);

@@ -239,7 +239,8 @@ fn cache(problem: &Problem, plan: &InferPlan) -> Checked {
             in_range(page, 1, MAX_LENGTH, "infer.page")?;
             in_range(spare, 0, MAX_SPARE_PAGES, "infer.spare")?;
             let needed: u64 = problem.sequences.iter().map(|s| u64::from(s.kv.div_ceil(page))).sum();
-            let slots = (needed + u64::from(spare)) * u64::from(page);
+            // One page stays dead, whatever `spare` says.
+            let slots = (needed + u64::from(spare.max(1))) * u64::from(page);
             elements("infer.page", "the page pool", key_elements(problem, slots))
         }
     }
@@ -302,17 +303,28 @@ pub fn work(case: &Case) -> u64 {
     let pair = problem.q_heads() as u64 * (u64::from(problem.d_qk + problem.d_v) + PAIR_WORK);
     let mut work = 0u64;
     for (request, sequence) in case.infer.requests.iter().zip(&problem.sequences) {
-        let q = u64::from(sequence.q);
-        // Each later step keeps `then - reject` rows and computes `reject` more again; a preempted request starts over once.
-        let steps = q.div_ceil(u64::from(request.then - request.reject));
-        let again = steps * u64::from(request.reject).min(q) + if request.preempt.is_some() { q } else { 0 };
         // At most 64 * 2^16 * 2^17 * 2^16 * 2^19 without the caps on tokens; saturating, so that no order of checks matters.
-        work = work.saturating_add((q + again).saturating_mul(pair).saturating_mul(u64::from(sequence.kv)));
+        let rows = rows_computed(request, sequence.q);
+        work = work.saturating_add(rows.saturating_mul(pair).saturating_mul(u64::from(sequence.kv.max(1))));
     }
     work
 }
 
+/// Rows that the inference path computes for a request, those computed again included.
+fn rows_computed(request: &Request, q: u32) -> u64 {
+    let q = u64::from(q);
+    // Each later step keeps `then - reject` rows and computes `reject` more again; a preempted request starts over once.
+    let steps = q.div_ceil(u64::from(request.then - request.reject));
+    q + steps * u64::from(request.reject).min(q) + if request.preempt.is_some() { q } else { 0 }
+}
+
 fn bounded_work(case: &Case) -> Checked {
+    // Every production of a row is kept until it has been compared.
+    let problem = &case.problem;
+    let pairs = case.infer.requests.iter().zip(&problem.sequences);
+    let rows: u64 = pairs.map(|(request, sequence)| rows_computed(request, sequence.q)).sum();
+    let results = rows.saturating_mul(problem.q_heads() as u64 * u64::from(problem.d_v + 1));
+    elements("infer.requests", "the results of all steps", results)?;
     let work = work(case);
     ensure(work <= MAX_WORK, "problem.sequences", || {
         format!("a pass would take {work} multiplications (scores and rows computed again included); {MAX_WORK} are the most")

@@ -4,7 +4,7 @@ use super::super::numerics::{Block, Finish, MaxInit, Passes, ScaleAt, Store};
 use super::count::{Counts, Factors, U, log_keys, step};
 use super::{Facts, RowSums};
 use crate::number::{Dtype, ulp_size};
-use core_math::exp;
+use core_math::{exp, log1p};
 
 /// Covers the few roundings of a value that is not an accumulated sum, and the evaluation here.
 const MARGIN: f64 = 1.0 + 1.0 / 1024.0;
@@ -41,7 +41,9 @@ fn sum_overflows(magnitudes: f64, count: f64, dtype: Dtype) -> bool {
     let mut growth = Factors::default();
     growth.times(count, step(dtype).relative);
     let excess = growth.excess();
-    excess.is_finite() && magnitudes * (1.0 + excess) * MARGIN > dtype.max_finite()
+    // Without a bound on the error each step may still grow the sum by no more than its own rounding.
+    let grown = if excess.is_finite() { 1.0 + excess } else { exp(count * log1p(step(dtype).relative)) };
+    magnitudes * grown * MARGIN > dtype.max_finite()
 }
 
 /// The reason why an intermediate of this row may overflow, or its weights vanish; `None` if that is excluded.

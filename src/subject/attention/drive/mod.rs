@@ -71,10 +71,19 @@ pub struct Produced {
     pub lse: Tensor,
     /// `[total_q]`: rows that were computed (a prefix hit leaves some out).
     pub present: Vec<bool>,
-    /// Further productions of the same rows.
+    /// Further productions of the same rows, sorted by row, in the order they were made.
     pub again: Vec<Again>,
     /// Kernel calls.
     pub calls: usize,
+}
+
+impl Produced {
+    /// The further productions of a row.
+    pub fn again_of(&self, row: usize) -> &[Again] {
+        let from = self.again.partition_point(|it| it.row < row);
+        let to = self.again.partition_point(|it| it.row <= row);
+        &self.again[from..to]
+    }
 }
 
 /// Sees every call before it is made; `rows[n]` is the packed row of the call's flattened query row `n`, or [`NO_ROW`].
@@ -202,7 +211,8 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Produced {
+    fn finish(mut self) -> Produced {
+        self.produced.again.sort_by_key(|it| it.row);
         self.produced
     }
 }

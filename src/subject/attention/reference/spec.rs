@@ -106,7 +106,7 @@ impl Reference {
         fields
     }
 
-    /// The kernel that [`Reference::fields`] spelled out. Conventions that are left out have their defaults.
+    /// The kernel that [`Reference::fields`] spelled out. Everything must be there.
     ///
     /// # Errors
     /// An unknown or repeated field, a value it cannot have, fields that conflict, or a field left out: of the numerics, of the

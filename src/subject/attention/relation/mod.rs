@@ -137,9 +137,11 @@ impl SidedRelation {
                 }
             }
             (Path::Infer, Relation::Poison) => {
+                let lengths: Vec<u32> = base.problem.sequences.iter().map(|it| it.kv).collect();
                 let spare = match base.infer.cache {
-                    Cache::Contiguous { spare } => spare > 0,
-                    Cache::Paged { page, spare, .. } => spare > 0 || page > 1,
+                    Cache::Contiguous { spare } => spare > 0 || lengths.windows(2).any(|pair| pair[0] != pair[1]),
+                    // One page is always dead.
+                    Cache::Paged { .. } => true,
                 };
                 if !spare && base.infer.bucket == 1 && schedule(&base.problem, &base.infer).len() < 2 {
                     return None;
