@@ -3,6 +3,7 @@
 
 use lastbit::finding::Path;
 use lastbit::source::{Choose, Source, Stream};
+use lastbit::subject::attention::data::Known;
 use lastbit::subject::attention::draw::{Hints, Profile, draw};
 use lastbit::subject::attention::drive::{StepEntry, schedule};
 use lastbit::subject::attention::relation::{Relation, SidedRelation, rotate};
@@ -111,6 +112,8 @@ fn variants_are_valid_and_simpler_forms_too() {
             applied += 1;
             validate(&variant.case).unwrap_or_else(|error| panic!("case {index}, {relation}: {error}"));
             let inputs = [&case, &variant.case].map(|case| Inputs::new(case, None));
+            let known = Known { problem: &case.problem, inputs: &inputs[0] };
+            assert_eq!(Inputs::with(&variant.case, None, Some(known)), inputs[1], "rows made before are not what is made anew");
             if variant.same_inputs {
                 assert_eq!(inputs[0], inputs[1], "case {index}, {relation}");
             }

@@ -3,6 +3,7 @@
 //! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept.
 
 use super::captured::Captured;
+use super::data::Known;
 use super::drive::{self, Poison, Produced, Stop, element_index, row_index};
 use super::implementation::Implementation;
 use super::judge::judge;
@@ -181,7 +182,9 @@ impl Pair {
     fn relate(&self, case: &Case, inputs: &Inputs, base: &Produced, relation: SidedRelation, verdict: &mut Verdict) {
         let Some(variant) = relation.apply(case) else { return };
         let poison = if relation.relation == Relation::Poison { Poison::Huge } else { Poison::Nan };
-        let fresh = (!variant.same_inputs).then(|| self.inputs(&variant.case));
+        let known = Known { problem: &case.problem, inputs };
+        let captured = self.captured.as_deref().map(|captured| captured as _);
+        let fresh = (!variant.same_inputs).then(|| Inputs::with(&variant.case, captured, Some(known)));
         let other_inputs = fresh.as_ref().unwrap_or(inputs);
         let changed = match self.drive(relation.path, &variant.case, other_inputs, poison, None) {
             Ok(changed) => changed,

@@ -48,6 +48,46 @@ pub struct Inputs {
     pub kv_start: Vec<usize>,
 }
 
+/// Inputs made before, and the problem they belong to. Values are addressed by sequence id and position, so that cases of the same
+/// data and the same heads share rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// Whose inputs.
+    pub problem: &'a Problem,
+    /// The inputs.
+    pub inputs: &'a Inputs,
+}
+
+impl<'a> Known<'a> {
+    fn sequence(self, id: u32) -> Option<KnownSequence<'a>> {
+        let n = self.problem.sequences.iter().position(|it| it.id == id)?;
+        Some(KnownSequence { known: self, n })
+    }
+}
+
+/// One sequence of [`Known`] inputs.
+#[derive(Clone, Copy)]
+struct KnownSequence<'a> {
+    known: Known<'a>,
+    n: usize,
+}
+
+impl<'a> KnownSequence<'a> {
+    fn q_row(self, position: i64) -> Option<&'a [u32]> {
+        let it = self.known.problem.sequences[self.n];
+        let row = position - (i64::from(it.kv) - i64::from(it.q));
+        let inputs = self.known.inputs;
+        (0..i64::from(it.q)).contains(&row).then(|| inputs.q.row(inputs.q_start[self.n] + row as usize))
+    }
+
+    fn kv_rows(self, position: i64) -> Option<(&'a [u32], &'a [u32])> {
+        let inputs = self.known.inputs;
+        let held = position < i64::from(self.known.problem.sequences[self.n].kv);
+        let row = inputs.kv_start[self.n] + position as usize;
+        held.then(|| (inputs.k.row(row), inputs.v.row(row)))
+    }
+}
+
 impl Inputs {
     /// Makes the values of a valid case. `captured` is needed for [`Data::Captured`] only.
     ///
@@ -56,6 +96,14 @@ impl Inputs {
     /// # Panics
     /// If literal data do not have the problem's shape (validation refuses that), or if captured values are needed and missing.
     pub fn new(case: &Case, captured: Option<&dyn CapturedValues>) -> Inputs {
+        Inputs::with(case, captured, None)
+    }
+
+    /// The same as [`Inputs::new`], copying what another case of the same data and the same heads already made.
+    ///
+    /// # Panics
+    /// As [`Inputs::new`].
+    pub fn with(case: &Case, captured: Option<&dyn CapturedValues>, known: Option<Known<'_>>) -> Inputs {
         let problem = &case.problem;
         let (q_heads, kv_heads) = (problem.q_heads(), problem.kv_heads());
         let (d_qk, d_v) = (problem.d_qk as usize, problem.d_v as usize);
@@ -69,7 +117,7 @@ impl Inputs {
         match &case.data {
             Data::Drawn { seed, regime } => {
                 let generator = Generator::new(problem, *seed, *regime);
-                inputs.each_row(problem, |tensor, sequence, position, head, row| match tensor {
+                inputs.each_row(problem, known, |tensor, sequence, position, head, row| match tensor {
                     TensorName::Q => generator.q_row(sequence, position, head, row),
                     TensorName::K => generator.k_row(sequence, position, head, row),
                     TensorName::V => generator.v_row(sequence, position, head, row),
@@ -78,7 +126,7 @@ impl Inputs {
             Data::Literal(literal) => inputs.copy(literal),
             Data::Captured { sha256 } => {
                 let captured = captured.unwrap_or_else(|| panic!("the captured tensors {sha256} are not loaded"));
-                inputs.each_row(problem, |tensor, sequence, position, head, row| {
+                inputs.each_row(problem, known, |tensor, sequence, position, head, row| {
                     let position = position.max(0) as u32;
                     for (lane, slot) in row.iter_mut().enumerate() {
                         let value = captured.value(tensor, sequence, position, head as u32, lane as u32);
@@ -90,23 +138,39 @@ impl Inputs {
         inputs
     }
 
-    /// Calls `fill(tensor, sequence id, position, head label, row)` for every row of every head.
-    fn each_row(&mut self, problem: &Problem, mut fill: impl FnMut(TensorName, u32, i64, u64, &mut [u32])) {
+    /// Calls `fill(tensor, sequence id, position, head label, row)` for every row of every head that `known` does not hold.
+    fn each_row(
+        &mut self,
+        problem: &Problem,
+        known: Option<Known<'_>>,
+        mut fill: impl FnMut(TensorName, u32, i64, u64, &mut [u32]),
+    ) {
         let (d_qk, d_v) = (problem.d_qk as usize, problem.d_v as usize);
-        let mut q_rows = self.q.bits.chunks_exact_mut(d_qk);
-        let mut k_rows = self.k.bits.chunks_exact_mut(d_qk);
-        let mut v_rows = self.v.bits.chunks_exact_mut(d_v);
+        let [q_stride, k_stride, v_stride] = [self.q.stride(), self.k.stride(), self.v.stride()];
+        let mut q_rows = self.q.bits.chunks_exact_mut(q_stride);
+        let mut k_rows = self.k.bits.chunks_exact_mut(k_stride);
+        let mut v_rows = self.v.bits.chunks_exact_mut(v_stride);
         for sequence in &problem.sequences {
+            let old = known.and_then(|known| known.sequence(sequence.id));
             let first = i64::from(sequence.kv) - i64::from(sequence.q);
-            for position in first..i64::from(sequence.kv) {
-                for &kv_head in &problem.kv_head_ids {
-                    for (&group, row) in problem.group_ids.iter().zip(&mut q_rows) {
-                        fill(TensorName::Q, sequence.id, position, u64::from(kv_head) * 64 + u64::from(group), row);
-                    }
+            for (position, row) in (first..i64::from(sequence.kv)).zip(&mut q_rows) {
+                if let Some(old) = old.and_then(|old| old.q_row(position)) {
+                    row.copy_from_slice(old);
+                    continue;
+                }
+                let heads = problem.kv_head_ids.iter().flat_map(|&kv| problem.group_ids.iter().map(move |&group| (kv, group)));
+                for ((kv_head, group), row) in heads.zip(row.chunks_exact_mut(d_qk)) {
+                    fill(TensorName::Q, sequence.id, position, u64::from(kv_head) * 64 + u64::from(group), row);
                 }
             }
-            for position in 0..i64::from(sequence.kv) {
-                for ((&kv_head, k), v) in problem.kv_head_ids.iter().zip(&mut k_rows).zip(&mut v_rows) {
+            for ((position, k), v) in (0..i64::from(sequence.kv)).zip(&mut k_rows).zip(&mut v_rows) {
+                if let Some((old_k, old_v)) = old.and_then(|old| old.kv_rows(position)) {
+                    k.copy_from_slice(old_k);
+                    v.copy_from_slice(old_v);
+                    continue;
+                }
+                let rows = k.chunks_exact_mut(d_qk).zip(v.chunks_exact_mut(d_v));
+                for (&kv_head, (k, v)) in problem.kv_head_ids.iter().zip(rows) {
                     fill(TensorName::K, sequence.id, position, u64::from(kv_head), k);
                     fill(TensorName::V, sequence.id, position, u64::from(kv_head), v);
                 }
