@@ -157,7 +157,7 @@ impl Conventions {
             "sink_in_lse" => self.sink_in_lse = value.parse()?,
             "alibi" => self.alibi = value.parse()?,
             "cap_order" => self.cap_order = value.parse()?,
-            _ => return Err(super::numerics::unknown("convention", field, &Self::FIELDS)),
+            _ => return Err(crate::input_error::unknown("convention", field, &Self::FIELDS)),
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The reference kernel as a value, and its name: `ref:<preset>[,field=value...]`.
 
 use super::preset::{self, PRESETS};
+use crate::input_error::unknown;
 use crate::subject::attention::conventions::Conventions;
-use crate::subject::attention::numerics::{Numerics, unknown};
+use crate::subject::attention::numerics::Numerics;
 use std::fmt;
 use std::str::FromStr;
 

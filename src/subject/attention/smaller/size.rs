@@ -1,0 +1,114 @@
+//! How large a trial is: what a shrink step must lower.
+
+use crate::number::Dtype;
+use crate::subject::attention::trial::{Checks, Trial};
+use crate::subject::attention::{Anchor, Cache, Case, Data, Literal, Problem, Side, TrainLayout};
+
+/// (sum of q and kv, sequences, heads, dims, knobs off their default, significant bits, labels).
+pub(in crate::subject::attention) fn size(trial: &Trial) -> Vec<u64> {
+    let problem = &trial.case.problem;
+    let lengths: u64 = problem.sequences.iter().map(|s| u64::from(s.q) + u64::from(s.kv)).sum();
+    vec![
+        lengths,
+        problem.sequences.len() as u64,
+        problem.q_heads() as u64 + problem.kv_heads() as u64,
+        u64::from(problem.d_qk) + u64::from(problem.d_v),
+        knobs(trial),
+        significance(&trial.case),
+        labels(problem),
+    ]
+}
+
+/// Sum of ids and labels: they only name data, and literal data needs no names.
+fn labels(problem: &Problem) -> u64 {
+    let heads = problem.kv_head_ids.iter().chain(&problem.group_ids).map(|&it| u64::from(it));
+    heads.chain(problem.sequences.iter().map(|it| u64::from(it.id))).sum()
+}
+
+/// Each knob off its default weighs far more than the knob's own value.
+const OFF_DEFAULT: u64 = 1 << 20;
+
+fn knobs(trial: &Trial) -> u64 {
+    let (problem, train, infer) = (&trial.case.problem, &trial.case.train, &trial.case.infer);
+    let mut total = 0;
+    let mut knob = |value: u64| {
+        if value > 0 {
+            total += OFF_DEFAULT + value.min(OFF_DEFAULT / 4);
+        }
+    };
+    let disorder = |order: &[u32]| order.iter().enumerate().filter(|(n, it)| **it as usize != *n).count() as u64;
+    if let TrainLayout::Dense { pad_q, pad_kv, side } = train.layout {
+        knob(1);
+        knob(u64::from(side == Side::Left));
+        knob(u64::from(pad_q));
+        knob(u64::from(pad_kv));
+    }
+    knob(disorder(&train.order));
+    knob(u64::from(train.block_q.abs_diff(DEFAULT_BLOCK_Q)));
+    match infer.cache {
+        Cache::Contiguous { spare } => knob(u64::from(spare)),
+        Cache::Paged { page, spare, shuffle, recycled } => {
+            knob(u64::from(page));
+            knob(u64::from(spare));
+            knob(u64::from(shuffle != 0));
+            knob(u64::from(recycled));
+        }
+    }
+    for (sequence, request) in problem.sequences.iter().zip(&infer.requests) {
+        knob(u64::from(request.hit));
+        knob(u64::from(request.join));
+        knob(request.chunks.len() as u64);
+        knob(u64::from((sequence.q - request.hit).saturating_sub(request.then)));
+        knob(u64::from(request.reject));
+        knob(u64::from(request.preempt.is_some()));
+    }
+    knob(disorder(&infer.order));
+    knob(u64::from(infer.rotate));
+    knob(u64::from(infer.budget.is_some()));
+    knob(u64::from(infer.bucket - 1));
+    knob(u64::from(problem.softcap.is_some()));
+    knob(u64::from(problem.sinks.is_some()));
+    knob(u64::from(problem.alibi_slopes.is_some()));
+    knob(problem.mask.window_left.map_or(0, |left| 1 + u64::from(left)));
+    knob(problem.mask.window_right.map_or(0, |right| 1 + u64::from(right)));
+    knob(match problem.mask.causal {
+        None => 0,
+        Some(Anchor::BottomRight) => 1,
+        Some(Anchor::TopLeft) => 2,
+    });
+    knob(u64::from(problem.softmax_scale != 1.0));
+    if let Checks::Only { relation: Some(sided), .. } = trial.checks {
+        knob(sided.relation.size());
+    }
+    total
+}
+
+/// Query rows per tile of the simplest training plan.
+pub(super) const DEFAULT_BLOCK_Q: u32 = 64;
+
+/// Significant bits over all literal values; drawn and captured data weigh more than any literal.
+fn significance(case: &Case) -> u64 {
+    let dtype = case.problem.dtype;
+    match &case.data {
+        Data::Literal(Literal { q, k, v }) => [q, k, v].into_iter().flatten().map(|&bits| weight(dtype, bits)).sum(),
+        Data::Drawn { .. } => 1 << 40,
+        Data::Captured { .. } => 1 << 41,
+    }
+}
+
+/// 0 for +0; otherwise grows with significant bits, then with the distance of the exponent from that of 1.
+fn weight(dtype: Dtype, bits: u32) -> u64 {
+    if bits == 0 {
+        return 0;
+    }
+    let magnitude = bits & dtype.magnitude_mask();
+    let fraction_bits = dtype.precision() - 1;
+    let fraction = magnitude & ((1 << fraction_bits) - 1);
+    let exponent = i64::from(magnitude >> fraction_bits) - i64::from(1 - dtype.emin());
+    let significant = match fraction {
+        0 => 1,
+        _ => u64::from(fraction_bits - fraction.trailing_zeros()) + 1,
+    };
+    let sign = u64::from(bits & dtype.sign_mask() != 0);
+    significant * 1024 + exponent.unsigned_abs() * 2 + sign + 1
+}
