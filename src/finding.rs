@@ -319,7 +319,7 @@ impl Finding {
         }
     }
 
-    /// What is shrunk and reported once: `o` and `lse` of one defect, or its many fault texts, count as one.
+    /// One defect of a case: its `o` and `lse`, or its many fault texts, count as one, and the first of them is kept.
     pub fn family(&self) -> String {
         match self {
             Finding::NotInvariant { axis, path, .. } => format!("not_invariant {path} {axis}"),

@@ -135,7 +135,7 @@ fn skipped_is_never_a_pass() {
 #[test]
 fn usage_errors_are_2_and_name_what_is_wrong() {
     let folder = Folder::new();
-    let cases: [(&[&str], &[&str]); 12] = [
+    let cases: [(&[&str], &[&str]); 13] = [
         (&["fuzz", "--train", "ref:alinged"], &["--train", "alinged", "aligned"]),
         (&["fuzz", "--train", "ref:aligned,softmax.blok=3"], &["softmax.blok", "softmax.block"]),
         (&["fuzz", "--train", "ref:aligned,softmax.block=0"], &["softmax.block", "0"]),
@@ -146,6 +146,7 @@ fn usage_errors_are_2_and_name_what_is_wrong() {
         (&["fuzz", "--time", "5 lightyears"], &["lightyears"]),
         (&["fuzz", "--data", "none.safetensors"], &["none.safetensors"]),
         (&["replay", "none.case"], &["none.case"]),
+        (&["replay", "none.case", "--train", "ref:alinged"], &["--train", "aligned"]),
         (&["show", "none.case"], &["none.case"]),
         (&["frobnicate"], &["frobnicate"]),
     ];

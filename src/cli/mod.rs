@@ -1,6 +1,7 @@
 //! The command line. Results go to stdout, progress and errors to stderr.
 
 mod fuzz;
+mod kept_case;
 mod kernels;
 mod out_folder;
 mod progress;

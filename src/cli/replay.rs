@@ -1,38 +1,29 @@
 //! `lastbit replay`: kept cases, run again, with the full verdict.
 
-use super::{Failure, complain, kernel, print};
+use super::kept_case::{Loader, Swap};
+use super::{Failure, complain, print};
 use crate::exit_code;
 use crate::finding::Kind;
-use crate::subject::attention::captured::Captured;
 use crate::subject::attention::explain::explain;
-use crate::subject::attention::file;
 use clap::Args;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 #[derive(Args)]
 pub(super) struct Options {
     /// Case files
     #[arg(required = true, value_name = "FILE.case")]
     files: Vec<PathBuf>,
-    /// Another training kernel than the file's
-    #[arg(long, value_name = "K")]
-    train: Option<String>,
-    /// Another inference kernel than the file's
-    #[arg(long, value_name = "K")]
-    infer: Option<String>,
-    /// Captured tensors that a case names by digest
-    #[arg(long, value_name = "FILE.safetensors")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    swap: Swap,
 }
 
 pub(super) fn run(options: &Options) -> Result<u8, Failure> {
-    let captured = options.data.as_deref().map(Captured::load).transpose()?.map(Arc::new);
+    let loader = Loader::new(&options.swap)?;
     let mut worst = exit_code::MATCH;
     let (mut compared, mut broken) = (0, None);
     for path in &options.files {
         // One bad file must not hide what the others show.
-        let mut loaded = match file::load(path, captured.clone()) {
+        let loaded = match loader.load(path) {
             Ok(loaded) => loaded,
             Err(error) => {
                 complain(&error.to_string());
@@ -40,17 +31,10 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
                 continue;
             }
         };
-        if let Some(name) = &options.train {
-            loaded.pair.train = kernel("--train", name)?;
-        }
-        if let Some(name) = &options.infer {
-            loaded.pair.infer = kernel("--infer", name)?;
-        }
-        let swapped = options.train.is_some() || options.infer.is_some();
         let expected = &loaded.file.run.expect;
         let explanation = explain(&loaded.pair, &loaded.trial, &path.display().to_string(), Some(expected));
         print(&explanation.text)?;
-        if !swapped {
+        if !loader.swaps() {
             let met = explanation.meets(expected);
             print(&format!("expected: {expected} ({})\n", if met { "met" } else { "NOT met" }))?;
         }

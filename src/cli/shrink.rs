@@ -1,45 +1,30 @@
 //! `lastbit shrink`: makes a failing case small.
 
+use super::kept_case::{Loader, Swap};
 use super::out_folder::write_whole;
-use super::{Failure, kernel, print};
+use super::{Failure, print};
 use crate::exit_code;
 use crate::subject::Subject;
-use crate::subject::attention::captured::Captured;
 use crate::subject::attention::explain::explain;
 use crate::subject::attention::text::print as print_case;
 use crate::subject::attention::{Attention, file};
 use clap::Args;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 #[derive(Args)]
 pub(super) struct Options {
     /// A case file that fails
     #[arg(value_name = "FILE.case")]
     path: PathBuf,
-    /// Another training kernel than the file's
-    #[arg(long, value_name = "K")]
-    train: Option<String>,
-    /// Another inference kernel than the file's
-    #[arg(long, value_name = "K")]
-    infer: Option<String>,
-    /// Captured tensors that the case names by digest
-    #[arg(long, value_name = "FILE.safetensors")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    swap: Swap,
     /// Where the small case goes; default: FILE.small.case beside FILE.case
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 pub(super) fn run(options: &Options) -> Result<u8, Failure> {
-    let captured = options.data.as_deref().map(Captured::load).transpose()?.map(Arc::new);
-    let mut loaded = file::load(&options.path, captured)?;
-    if let Some(name) = &options.train {
-        loaded.pair.train = kernel("--train", name)?;
-    }
-    if let Some(name) = &options.infer {
-        loaded.pair.infer = kernel("--infer", name)?;
-    }
+    let loaded = Loader::new(&options.swap)?.load(&options.path)?;
     let attention = Attention::of(loaded.pair);
     let mut scratch = attention.scratch();
     let verdict = attention.check(&loaded.trial, &mut scratch);

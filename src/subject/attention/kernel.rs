@@ -155,7 +155,8 @@ pub struct PagedCall<'a> {
     pub cache_rows: &'a [u32],
     /// `[batch]`: valid keys of each entry, the new rows' included.
     pub cache_seqlens: &'a [u32],
-    /// `[batch + 1]`, row offsets into `q`. Entries without rows are allowed (bucket padding).
+    /// `[batch + 1]`, row offsets into `q`. An entry of bucket padding has one row and no keys; an entry without rows is
+    /// allowed too.
     pub cu_seqlens_q: &'a [u32],
     /// `[batch]`: leading positions of each entry that came from the prefix cache.
     pub prefix_lens: &'a [u32],
