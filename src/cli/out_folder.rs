@@ -119,6 +119,15 @@ impl OutFolder {
     /// Writes a file in a subfolder, whole or not at all; gives its path.
     pub(super) fn save(&mut self, folder: &str, name: &str, content: &str) -> Result<PathBuf, Failure> {
         self.follow()?;
+        let place = self.path.clone();
+        self.place(folder, name, content).or_else(|error| {
+            // The folder may have been moved in between: then that is the reason, and there may be another place.
+            self.follow()?;
+            if self.path == place { Err(error) } else { self.place(folder, name, content) }
+        })
+    }
+
+    fn place(&self, folder: &str, name: &str, content: &str) -> Result<PathBuf, Failure> {
         let folder = if folder.is_empty() { self.path.clone() } else { self.path.join(folder) };
         fs::create_dir_all(&folder).map_err(|error| failed("cannot create", &folder, &error))?;
         let path = folder.join(name);
