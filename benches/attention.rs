@@ -60,9 +60,10 @@ fn case(q: u32, kv: u32, d: u32, dtype: Dtype) -> Case {
             alibi_slopes: None,
             softmax_scale: 1.0 / (d as f32).sqrt(),
             dtype,
+            fp8_kv: None,
             out_dtype: dtype,
         },
-        train: TrainPlan { layout: TrainLayout::Varlen, order: vec![0], block_q: 64 },
+        train: TrainPlan { layout: TrainLayout::Varlen, order: vec![0], block_q: 64, context: None, head_ranks: 1 },
         infer: InferPlan {
             cache: Cache::Paged { page: 16, spare: 2, shuffle: 7, recycled: false },
             requests: vec![Request { hit: 0, join: 0, chunks: vec![prefill], then: 1, reject: 0, preempt: None }],
@@ -70,6 +71,8 @@ fn case(q: u32, kv: u32, d: u32, dtype: Dtype) -> Case {
             rotate: false,
             budget: None,
             bucket: 1,
+            context: None,
+            head_ranks: 1,
         },
         data: Data::Drawn { seed: 1, regime: Regime::Normal },
     }

@@ -32,6 +32,7 @@ impl Row<'_> {
             alibi_slopes: None,
             softmax_scale: 1.0,
             dtype: self.dtype,
+            fp8_kv: None,
             out_dtype: self.out,
         };
         let exact = |x: f64| {
@@ -270,6 +271,7 @@ fn error_sums_survive_infinity_and_vanished_weights() {
         alibi_slopes: None,
         softmax_scale: 1.0,
         dtype: Dtype::F32,
+        fp8_kv: None,
         out_dtype: Dtype::F32,
     };
     let mut oracle = Oracle::new(Mode::Enclosure);

@@ -57,6 +57,7 @@ fn check(mode: Mode) {
                 alibi_slopes: floats(&case["alibi_slopes"]),
                 softmax_scale: f32::from_bits(hex(&case["softmax_scale"])),
                 dtype,
+                fp8_kv: None,
                 out_dtype,
             };
             oracle.begin(&problem, &q, &k, &v);

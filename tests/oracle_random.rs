@@ -88,6 +88,7 @@ fn draw(random: &mut Random, kind: &'static str) -> Drawn {
         alibi_slopes,
         softmax_scale: random.pick(&[1.0, 0.5, 0.088_388_346, 1.0 / 3.0]),
         dtype,
+        fp8_kv: None,
         out_dtype,
     };
     let (rows, keys) = (problem.total_q(), problem.total_kv());

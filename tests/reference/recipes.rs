@@ -1,12 +1,25 @@
 //! Where the grid cuts, rule by rule.
 
+use lastbit::number::Dtype;
 use lastbit::subject::attention::Mask;
-use lastbit::subject::attention::recipe::{Recipe, StepFacts, recipe};
+use lastbit::subject::attention::recipe::{CallFacts, Recipe, StepFacts, recipe};
 use lastbit::subject::attention::reference::Reference;
 
 /// The last of `q` rows over `kv` keys, no mask.
 fn facts(q: u32, kv: u32) -> StepFacts {
-    StepFacts { q, kv, buffer_start: 0, prefix: 0, block_q: 4, mask: Mask::default(), softcap: false, alibi: false, sinks: false }
+    let call = CallFacts {
+        batch: 1,
+        batch_max_q: q,
+        q_heads: 1,
+        kv_heads: 1,
+        d_qk: 1,
+        d_v: 1,
+        kv_dtype: Dtype::F32,
+        page: None,
+        context: None,
+    };
+    let mask = Mask::default();
+    StepFacts { q, kv, buffer_start: 0, prefix: 0, block_q: 4, mask, softcap: false, alibi: false, sinks: false, call }
 }
 
 fn of(name: &str, facts: StepFacts) -> Recipe {

@@ -121,6 +121,8 @@ impl Setup {
             sinks: self.sinks.as_deref(),
             alibi_slopes: self.slopes.as_deref(),
             block_q: self.block_q,
+            kv_scales: None,
+            context: None,
             out_dtype: self.out,
         }
     }

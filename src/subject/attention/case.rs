@@ -2,6 +2,7 @@
 
 use super::{InferPlan, Mask, TrainPlan};
 use crate::number::Dtype;
+use std::ops::Range;
 
 /// One sequence of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,6 +13,17 @@ pub struct Sequence {
     pub q: u32,
     /// Positions in all, the new ones included. May be below `q` (the first rows are then empty) and 0.
     pub kv: u32,
+}
+
+/// KV in an 8-bit format: what is stored times a scale is meant. Both paths store it so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fp8Kv {
+    /// E4M3 or E5M2.
+    pub dtype: Dtype,
+    /// What stored keys are multiplied with: one for the tensor, or one for each KV head; finite and positive.
+    pub k_scales: Vec<f32>,
+    /// What stored values are multiplied with, likewise.
+    pub v_scales: Vec<f32>,
 }
 
 /// What is computed: `o = softmax(softcap(scale * q.k) + bias) v` over the valid keys, and `lse`.
@@ -37,8 +49,10 @@ pub struct Problem {
     pub alibi_slopes: Option<Vec<f32>>,
     /// Multiplies q.k; finite and positive.
     pub softmax_scale: f32,
-    /// Storage of q, k and v.
+    /// Storage of q, and of k and v unless they are in an 8-bit format.
     pub dtype: Dtype,
+    /// Keys and values in an 8-bit format.
+    pub fp8_kv: Option<Fp8Kv>,
     /// Storage of `o`; `lse` is always F32.
     pub out_dtype: Dtype,
 }
@@ -52,6 +66,36 @@ impl Problem {
     /// Number of KV heads.
     pub fn kv_heads(&self) -> usize {
         self.kv_head_ids.len()
+    }
+
+    /// Storage of k and v.
+    pub fn kv_dtype(&self) -> Dtype {
+        self.fp8_kv.as_ref().map_or(self.dtype, |kv| kv.dtype)
+    }
+
+    /// The scales of a KV head's keys and values; 1 where KV is not in an 8-bit format.
+    pub fn kv_scales(&self, kv_head: usize) -> (f32, f32) {
+        let of = |scales: &[f32]| if scales.len() == 1 { scales[0] } else { scales[kv_head] };
+        self.fp8_kv.as_ref().map_or((1.0, 1.0), |kv| (of(&kv.k_scales), of(&kv.v_scales)))
+    }
+
+    /// Whether the heads can be divided between so many head-parallel ranks: query heads evenly, and KV heads evenly too, or each
+    /// replicated on the same number of ranks.
+    pub fn divides_heads(&self, ranks: u32) -> bool {
+        let ranks = ranks as usize;
+        ranks >= 1
+            && self.q_heads().is_multiple_of(ranks)
+            && (self.kv_heads().is_multiple_of(ranks) || ranks.is_multiple_of(self.kv_heads()))
+    }
+
+    /// The query heads and the KV heads of a head-parallel rank. With more ranks than KV heads, ranks share one (KV-head
+    /// replication). See [`Problem::divides_heads`].
+    pub fn heads_of_rank(&self, ranks: u32, rank: u32) -> (Range<usize>, Range<usize>) {
+        let (ranks, rank) = (ranks as usize, rank as usize);
+        let q = self.q_heads() / ranks;
+        let group = self.group_ids.len();
+        let heads = rank * q..(rank + 1) * q;
+        (heads.clone(), heads.start / group..heads.end.div_ceil(group))
     }
 
     /// New rows of all sequences.

@@ -5,7 +5,7 @@
 use super::conventions::{AnchorConvention, Conventions};
 use super::mask::{Anchor, Mask};
 use super::numerics::Numerics;
-use super::plan::Side;
+use super::plan::{ContextParallel, Side};
 use crate::number::Dtype;
 use crate::tensor::Tensor;
 
@@ -18,6 +18,23 @@ pub struct Identity {
     pub version: String,
     /// Where it runs, e.g. `cpu`.
     pub device: String,
+}
+
+/// What stored keys and values are multiplied with: one scale each for the tensor, or one for each KV head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KvScales<'a> {
+    /// `[1]` or `[kv_heads]`.
+    pub k: &'a [f32],
+    /// `[1]` or `[kv_heads]`.
+    pub v: &'a [f32],
+}
+
+impl KvScales<'_> {
+    /// The scales of a KV head's keys and values.
+    pub fn of(&self, kv_head: usize) -> (f32, f32) {
+        let pick = |scales: &[f32]| if scales.len() == 1 { scales[0] } else { scales[kv_head] };
+        (pick(self.k), pick(self.v))
+    }
 }
 
 /// What is the same in every call of one problem.
@@ -43,6 +60,10 @@ pub struct Attributes<'a> {
     pub alibi_slopes: Option<&'a [f32]>,
     /// Query rows per tile.
     pub block_q: usize,
+    /// What keys and values in an 8-bit format are multiplied with.
+    pub kv_scales: Option<KvScales<'a>>,
+    /// The call stands for a context-parallel group: who owns which positions. The kernel owns the communication.
+    pub context: Option<ContextParallel>,
     /// Format of `o`.
     pub out_dtype: Dtype,
 }

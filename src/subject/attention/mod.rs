@@ -31,9 +31,9 @@ pub mod trial;
 pub mod validate;
 mod witness;
 
-pub use case::{Case, Data, Literal, Problem, Regime, Sequence};
+pub use case::{Case, Data, Fp8Kv, Literal, Problem, Regime, Sequence};
 pub use data::Inputs;
 pub use mask::{Anchor, Mask};
-pub use plan::{Cache, InferPlan, Request, Side, TrainLayout, TrainPlan};
+pub use plan::{Cache, ContextParallel, InferPlan, Request, Shards, Side, TrainLayout, TrainPlan};
 pub use subject::Attention;
 pub use validate::validate;

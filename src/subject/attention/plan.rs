@@ -25,6 +25,51 @@ pub enum TrainLayout {
     Varlen,
 }
 
+/// Which positions each context-parallel rank holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shards {
+    /// Rank `r` of `n` holds chunk `r` of `n`.
+    Contiguous,
+    /// Rank `r` of `n` holds chunks `r` and `2n - 1 - r` of `2n`, so that causal work is even (zigzag ring attention).
+    Zigzag,
+}
+
+/// Context parallelism: the positions of every sequence are cut into chunks that ranks own. Rows live with their position's rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContextParallel {
+    /// Ranks, at least 2.
+    pub ranks: u32,
+    /// Who owns which chunk.
+    pub shards: Shards,
+    /// Positions in a chunk, at least 1: chunk `c` begins at `c * length`, and the last one holds everything after that. Fixed by
+    /// the plan, so that a growing sequence keeps its boundaries.
+    pub length: u32,
+}
+
+impl ContextParallel {
+    /// Number of chunks.
+    pub fn chunks(&self) -> u32 {
+        match self.shards {
+            Shards::Contiguous => self.ranks,
+            Shards::Zigzag => 2 * self.ranks,
+        }
+    }
+
+    /// The rank that owns a chunk.
+    pub fn owner(&self, chunk: u32) -> u32 {
+        match self.shards {
+            Shards::Contiguous => chunk,
+            Shards::Zigzag => chunk.min(2 * self.ranks - 1 - chunk),
+        }
+    }
+
+    /// The chunk that holds a position; rows before position 0 live in the first.
+    pub fn chunk_of(&self, position: i64) -> u32 {
+        let chunk = position.max(0) / i64::from(self.length);
+        chunk.min(i64::from(self.chunks()) - 1) as u32
+    }
+}
+
 /// The training plan: the whole batch in one call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrainPlan {
@@ -34,6 +79,10 @@ pub struct TrainPlan {
     pub order: Vec<u32>,
     /// Query rows per tile (only `softmax.scope = tile` can see it).
     pub block_q: u32,
+    /// Context-parallel ranks; `None` is one.
+    pub context: Option<ContextParallel>,
+    /// Head-parallel ranks, at least 1; see [`Problem::heads_of_rank`](super::Problem::heads_of_rank).
+    pub head_ranks: u32,
 }
 
 /// The KV cache of the inference path.
@@ -89,4 +138,8 @@ pub struct InferPlan {
     pub budget: Option<u32>,
     /// Each step's batch is padded with empty entries to a multiple of this; 1 is none.
     pub bucket: u32,
+    /// Context-parallel ranks; `None` is one.
+    pub context: Option<ContextParallel>,
+    /// Head-parallel ranks, at least 1.
+    pub head_ranks: u32,
 }

@@ -9,10 +9,34 @@ use super::conventions::{AnchorConvention, Conventions, WindowConvention};
 use super::kernel::Attributes;
 use super::mask::{Anchor, Mask};
 use super::numerics::{Block, GridAnchor, MaxInit, Merge, Numerics, Order, Passes, Rescale, Scope, Split, Traverse};
+use super::plan::ContextParallel;
 use crate::number::Dtype;
 use crate::tree::Tree;
 use std::fmt;
 use std::ops::Range;
+
+/// The call as a whole: what rules and ranks look at beyond one sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallFacts {
+    /// Entries of the batch, bucket padding included.
+    pub batch: u32,
+    /// Rows of the entry with the most.
+    pub batch_max_q: u32,
+    /// Query heads of the call: a head-parallel rank's own.
+    pub q_heads: u32,
+    /// KV heads of the call.
+    pub kv_heads: u32,
+    /// Head dim of queries and keys.
+    pub d_qk: u32,
+    /// Head dim of values.
+    pub d_v: u32,
+    /// Storage of keys and values.
+    pub kv_dtype: Dtype,
+    /// Slots in a page; `None` where keys stand one after another.
+    pub page: Option<u32>,
+    /// Who owns which positions; `None` on one rank.
+    pub context: Option<ContextParallel>,
+}
 
 /// What a row's recipe may depend on: one sequence as it stands in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +59,13 @@ pub struct StepFacts {
     pub alibi: bool,
     /// Whether sinks are set.
     pub sinks: bool,
+    /// The call it stands in.
+    pub call: CallFacts,
 }
 
 impl StepFacts {
     /// The facts of one sequence of a call.
-    pub fn of(attributes: &Attributes<'_>, q: u32, kv: u32, buffer_start: u32, prefix: u32) -> StepFacts {
+    pub fn of(attributes: &Attributes<'_>, call: CallFacts, q: u32, kv: u32, buffer_start: u32, prefix: u32) -> StepFacts {
         StepFacts {
             q,
             kv,
@@ -50,6 +76,7 @@ impl StepFacts {
             softcap: attributes.softcap.is_some(),
             alibi: attributes.alibi_slopes.is_some(),
             sinks: attributes.sinks.is_some(),
+            call,
         }
     }
 

@@ -83,6 +83,13 @@ impl Selection {
         let pick = |values: &Option<Vec<f32>>| values.as_ref().map(|all| heads.iter().map(|&h| all[h]).collect());
         problem.sinks = pick(&old.sinks);
         problem.alibi_slopes = pick(&old.alibi_slopes);
+        if let Some(kv) = &mut problem.fp8_kv {
+            for scales in [&mut kv.k_scales, &mut kv.v_scales] {
+                if scales.len() > 1 {
+                    *scales = self.kv_heads.iter().map(|&n| scales[n]).collect();
+                }
+            }
+        }
         let data = match &case.data {
             Data::Literal(literal) => Data::Literal(self.cut(old, literal)),
             other => other.clone(),
@@ -91,6 +98,12 @@ impl Selection {
         let mut infer = case.infer.clone();
         train.order = self.renumber(&case.train.order);
         infer.order = self.renumber(&case.infer.order);
+        // Fewer heads may not divide between as many ranks.
+        for ranks in [&mut train.head_ranks, &mut infer.head_ranks] {
+            if !problem.divides_heads(*ranks) {
+                *ranks = 1;
+            }
+        }
         infer.requests = self.sequences.iter().map(|keep| case.infer.requests[keep.sequence].clone()).collect();
         let mut case = Case { problem, train, infer, data };
         fit_plans(&mut case);

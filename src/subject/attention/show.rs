@@ -293,12 +293,15 @@ mod tests {
                 alibi_slopes: None,
                 softmax_scale: 0.5,
                 dtype: Dtype::F32,
+                fp8_kv: None,
                 out_dtype: Dtype::BF16,
             },
             train: TrainPlan {
                 layout: TrainLayout::Dense { side: Side::Left, pad_q: 2, pad_kv: 2 },
                 order: vec![0, 1],
                 block_q: 64,
+                context: None,
+                head_ranks: 1,
             },
             infer: InferPlan {
                 cache: Cache::Paged { page: 4, spare: 1, shuffle: 3, recycled: false },
@@ -307,6 +310,8 @@ mod tests {
                 rotate: false,
                 budget: None,
                 bucket: 1,
+                context: None,
+                head_ranks: 1,
             },
             data: Data::Drawn { seed: 1, regime: Regime::Mirror { span: 8, phase: 0 } },
         }

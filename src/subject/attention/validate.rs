@@ -1,7 +1,7 @@
 //! What a case may ask for. Everything that runs has passed [`validate`], so that no file, however short, can ask for more memory
 //! or time than the caps below allow.
 
-use super::{Cache, Case, Data, InferPlan, Literal, Mask, Problem, Regime, Request, TrainLayout};
+use super::{Cache, Case, ContextParallel, Data, Fp8Kv, InferPlan, Literal, Mask, Problem, Regime, Request, TrainLayout};
 use crate::input_error::InputError;
 use crate::number::{Class, Dtype};
 use std::collections::HashSet;
@@ -33,6 +33,8 @@ pub const MAX_SPARE_PAGES: u32 = 4096;
 pub const MAX_BUCKET: u32 = 64;
 /// The last engine step at which a request may join.
 pub const MAX_JOIN: u32 = 4096;
+/// Context-parallel and head-parallel ranks of a plan.
+pub const MAX_RANKS: u32 = 64;
 /// Explicit chunks, over all requests.
 pub const MAX_CHUNKS: usize = 4096;
 /// Literal elements of q, k and v together; as hex text they still fit a case file (see [`super::text::MAX_TEXT`]).
@@ -89,8 +91,11 @@ pub fn validate(case: &Case) -> Result<(), FieldError> {
 fn problem(problem: &Problem) -> Checked {
     for (field, dtype) in [("problem.dtype", problem.dtype), ("problem.out_dtype", problem.out_dtype)] {
         ensure(matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16), field, || {
-            format!("`{dtype}` is not f32, f16 or bf16: KV in fp8 comes with a later version")
+            format!("`{dtype}` is not f32, f16 or bf16 (8-bit keys and values are problem.kv_dtype)")
         })?;
+    }
+    if let Some(kv) = &problem.fp8_kv {
+        fp8_kv(problem, kv)?;
     }
     in_range(problem.d_qk, 1, MAX_DIM, "problem.d_qk")?;
     in_range(problem.d_v, 1, MAX_DIM, "problem.d_v")?;
@@ -116,6 +121,39 @@ fn problem(problem: &Problem) -> Checked {
     let slope_rule = |slope: f32| slope.is_finite() && slope >= 0.0;
     per_head(problem, problem.alibi_slopes.as_deref(), "problem.alibi_slopes", "finite and not negative", slope_rule)?;
     sequences(problem)
+}
+
+fn fp8_kv(problem: &Problem, kv: &Fp8Kv) -> Checked {
+    ensure(matches!(kv.dtype, Dtype::E4M3 | Dtype::E5M2), "problem.kv_dtype", || {
+        format!("`{}` is not e4m3 or e5m2; leave it out for keys and values in problem.dtype", kv.dtype)
+    })?;
+    for (field, scales) in [("problem.k_scales", &kv.k_scales), ("problem.v_scales", &kv.v_scales)] {
+        ensure(scales.len() == 1 || scales.len() == problem.kv_heads(), field, || {
+            format!("has {} values; one, or one for each of {} KV heads", scales.len(), problem.kv_heads())
+        })?;
+        for (n, &scale) in scales.iter().enumerate() {
+            ensure(scale.is_finite() && scale > 0.0, format_args!("{field}[{n}]"), || {
+                format!("is {scale:?}; it must be finite and above zero")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Ranks of both plans.
+fn ranks(problem: &Problem, side: &str, context: Option<ContextParallel>, head_ranks: u32) -> Checked {
+    if let Some(context) = context {
+        in_range(context.ranks, 2, MAX_RANKS, format_args!("{side}.context_ranks"))?;
+        in_range(context.length, 1, MAX_LENGTH, format_args!("{side}.context_length"))?;
+    }
+    in_range(head_ranks, 1, MAX_RANKS, format_args!("{side}.head_ranks"))?;
+    ensure(problem.divides_heads(head_ranks), format_args!("{side}.head_ranks"), || {
+        format!(
+            "{} query heads over {} KV heads cannot be divided between {head_ranks} ranks",
+            problem.q_heads(),
+            problem.kv_heads()
+        )
+    })
 }
 
 fn labels(labels: &[u32], field: &str) -> Checked {
@@ -204,7 +242,8 @@ fn train(case: &Case) -> Checked {
         elements("train.layout", "the padded tensors", query_elements(problem, rows) + key_elements(problem, slots))?;
     }
     permutation(&plan.order, problem.sequences.len(), "train.order")?;
-    in_range(plan.block_q, 1, MAX_LENGTH, "train.block_q")
+    in_range(plan.block_q, 1, MAX_LENGTH, "train.block_q")?;
+    ranks(problem, "train", plan.context, plan.head_ranks)
 }
 
 fn infer(case: &Case) -> Checked {
@@ -224,6 +263,7 @@ fn infer(case: &Case) -> Checked {
     for (n, (request, sequence)) in plan.requests.iter().zip(&problem.sequences).enumerate() {
         self::request(request, sequence.q, &format!("infer.requests[{n}]"))?;
     }
+    ranks(problem, "infer", plan.context, plan.head_ranks)?;
     stepwise(case)?;
     bounded_work(case)
 }
@@ -372,8 +412,8 @@ fn literal(problem: &Problem, literal: &Literal) -> Checked {
     ];
     let total: usize = tensors.iter().map(|(_, bits, ..)| bits.len()).sum();
     ensure(total <= MAX_LITERAL, "data", || format!("{total} literal elements; {MAX_LITERAL} are the most"))?;
-    let dtype = problem.dtype;
     for (field, bits, what, lengths, heads, dim) in tensors {
+        let dtype = if field == "data.q" { problem.dtype } else { problem.kv_dtype() };
         let rows: usize = lengths.iter().map(|&(_, length)| length).sum();
         ensure(bits.len() == rows * heads * dim, field, || {
             format!("has {} elements; {rows} {what} x {heads} heads x {dim} lanes need {}", bits.len(), rows * heads * dim)

@@ -1,8 +1,8 @@
 //! How often a key is rounded, rescaled and merged under given numerics, at most.
 
 use super::super::numerics::{
-    Block, Exp, Finish, Grid, GridAnchor, MaxInit, Merge, Numerics, Order, Passes, Probs, Rescale, Rowsum, ScaleAt, Scope, Score,
-    Softmax, Split, Store, SumOf, Traverse, Value,
+    Block, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MaxInit, Merge, Numerics, Order, Passes, Probs, Rescale, Rowsum,
+    ScaleAt, Scope, Score, Softmax, Split, Store, SumOf, Traverse, Value,
 };
 use crate::number::Dtype;
 use core_math::{exp, log, log1p};
@@ -67,6 +67,7 @@ impl Factors {
 /// What is assumed of a kernel that declares nothing: f32 everywhere, any order, any block length, the largest of the costs of the
 /// three places of the scale, an f32 combination of partial results, a reciprocal, and [an exponential of 4 u](Counts::exp).
 const UNDECLARED: Numerics = Numerics {
+    kv: Kv { descale: Descale::OnLoad },
     score: Score { order: Order::Sequential, fma: false, acc: Dtype::F32, store: Dtype::F32, scale: ScaleAt::FoldedLog2e },
     softmax: Softmax {
         passes: Passes::Online,
@@ -86,6 +87,7 @@ const UNDECLARED: Numerics = Numerics {
         merge: Merge::Sequential,
         lse_dtype: Dtype::F32,
         partial_dtype: Dtype::F32,
+        context: Context::AllGather,
     },
     finish: Finish::Reciprocal,
     store: Store::Rne,

@@ -8,6 +8,7 @@ use rug::Float;
 
 fn base() -> Numerics {
     Numerics {
+        kv: Kv { descale: Descale::OnLoad },
         score: Score { order: Order::Sequential, fma: false, acc: Dtype::F32, store: Dtype::F32, scale: ScaleAt::OnScore },
         softmax: Softmax {
             passes: Passes::Online,
@@ -27,6 +28,7 @@ fn base() -> Numerics {
             merge: Merge::Sequential,
             lse_dtype: Dtype::F32,
             partial_dtype: Dtype::F32,
+            context: Context::AllGather,
         },
         finish: Finish::Divide,
         store: Store::Rne,

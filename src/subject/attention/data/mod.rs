@@ -33,7 +33,7 @@ pub trait CapturedValues {
     fn value(&self, tensor: TensorName, sequence_id: u32, position: u32, head_label: u32, lane: u32) -> f64;
 }
 
-/// The tensors of a case, packed over the sequences in problem order, in the problem's storage dtype; all values finite.
+/// The tensors of a case, packed over the sequences in problem order, in the problem's storage dtypes; all values finite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs {
     /// `[total_q, q_heads, d_qk]`. Row `i` of a sequence stands at position `i + kv - q`, which may be negative.
@@ -109,8 +109,8 @@ impl Inputs {
         let (d_qk, d_v) = (problem.d_qk as usize, problem.d_v as usize);
         let mut inputs = Inputs {
             q: Tensor::filled(problem.dtype, &[problem.total_q(), q_heads, d_qk], 0),
-            k: Tensor::filled(problem.dtype, &[problem.total_kv(), kv_heads, d_qk], 0),
-            v: Tensor::filled(problem.dtype, &[problem.total_kv(), kv_heads, d_v], 0),
+            k: Tensor::filled(problem.kv_dtype(), &[problem.total_kv(), kv_heads, d_qk], 0),
+            v: Tensor::filled(problem.kv_dtype(), &[problem.total_kv(), kv_heads, d_v], 0),
             q_start: starts(problem.sequences.iter().map(|s| s.q)),
             kv_start: starts(problem.sequences.iter().map(|s| s.kv)),
         };

@@ -57,6 +57,7 @@ pub(super) fn problem(
         alibi_slopes,
         softmax_scale,
         dtype,
+        fp8_kv: None,
         out_dtype,
     };
     (problem, data)

@@ -56,12 +56,13 @@ impl<'a> KvCache<'a> {
                 (count as usize, page, Layout::Paged(pages))
             }
         };
-        let dead = poison.bits(problem.dtype);
+        let dtype = problem.kv_dtype();
+        let dead = poison.bits(dtype);
         let heads = problem.kv_heads();
         KvCache {
             inputs,
-            k: Tensor::filled(problem.dtype, &[entries, slots, heads, problem.d_qk as usize], dead),
-            v: Tensor::filled(problem.dtype, &[entries, slots, heads, problem.d_v as usize], dead),
+            k: Tensor::filled(dtype, &[entries, slots, heads, problem.d_qk as usize], dead),
+            v: Tensor::filled(dtype, &[entries, slots, heads, problem.d_v as usize], dead),
             dead,
             layout,
             filled: vec![0; sequences.len()],

@@ -11,7 +11,7 @@ pub use infer::infer;
 pub use schedule::{StepEntry, schedule};
 pub use train::train;
 
-use super::kernel::{AttentionKernel, Attributes, Call, KernelError, Outputs};
+use super::kernel::{AttentionKernel, Attributes, Call, KernelError, KvScales, Outputs};
 use super::{Inputs, Problem};
 use crate::finding::Fault;
 use crate::number::Dtype;
@@ -104,6 +104,8 @@ fn attributes(problem: &Problem, block_q: u32) -> Attributes<'_> {
         sinks: problem.sinks.as_deref(),
         alibi_slopes: problem.alibi_slopes.as_deref(),
         block_q: block_q as usize,
+        kv_scales: problem.fp8_kv.as_ref().map(|kv| KvScales { k: &kv.k_scales, v: &kv.v_scales }),
+        context: None,
         out_dtype: problem.out_dtype,
     }
 }

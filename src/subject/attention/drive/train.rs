@@ -90,10 +90,11 @@ fn dense(
     let (heads, kv_heads) = (problem.q_heads(), problem.kv_heads());
     let (d_qk, d_v) = (problem.d_qk as usize, problem.d_v as usize);
     let [q_stride, k_stride, v_stride] = strides(inputs);
-    let dead = poison.bits(problem.dtype);
+    let (dead, kv_dtype) = (poison.bits(problem.dtype), problem.kv_dtype());
+    let dead_kv = poison.bits(kv_dtype);
     let mut q = Tensor::filled(problem.dtype, &[batch, seq_q, heads, d_qk], dead);
-    let mut k = Tensor::filled(problem.dtype, &[batch, seq_kv, kv_heads, d_qk], dead);
-    let mut v = Tensor::filled(problem.dtype, &[batch, seq_kv, kv_heads, d_v], dead);
+    let mut k = Tensor::filled(kv_dtype, &[batch, seq_kv, kv_heads, d_qk], dead_kv);
+    let mut v = Tensor::filled(kv_dtype, &[batch, seq_kv, kv_heads, d_v], dead_kv);
     let mut rows = vec![NO_ROW; batch * seq_q];
     let mut lengths_q = Vec::with_capacity(batch);
     let mut lengths_kv = Vec::with_capacity(batch);

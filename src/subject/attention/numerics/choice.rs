@@ -147,6 +147,28 @@ fields! {
     }
 }
 fields! {
+    /// Where the scales of an 8-bit KV cache enter.
+    pub enum Descale {
+        /// Each key and value is multiplied first, rounded to f32.
+        OnLoad = "on_load",
+        /// The key's scale is multiplied into the softmax scale, the value's into the finished output (FlashAttention 3).
+        Folded = "folded",
+    }
+}
+fields! {
+    /// How context-parallel ranks work together.
+    pub enum Context {
+        /// Keys and values are gathered in position order: as on one rank.
+        AllGather = "all_gather",
+        /// Each chunk gives partials, gathered and merged by their place in the sequence (decode context parallelism).
+        GatherPartials = "gather_partials",
+        /// The unnormalised state goes from chunk to chunk, beginning with the row's own rank (ring attention).
+        RingState = "ring_state",
+        /// Each chunk gives partials, merged as they arrive around the ring, the row's own rank first.
+        RingLse = "ring_lse",
+    }
+}
+fields! {
     /// How split partials are merged.
     pub enum Merge {
         /// Left to right.

@@ -4,7 +4,8 @@ mod choice;
 
 pub(crate) use choice::fields;
 pub use choice::{
-    Block, Exp, Finish, GridAnchor, MaxInit, Merge, Order, Passes, Rescale, ScaleAt, Scope, Split, Store, SumOf, Traverse,
+    Block, Context, Descale, Exp, Finish, GridAnchor, MaxInit, Merge, Order, Passes, Rescale, ScaleAt, Scope, Split, Store,
+    SumOf, Traverse,
 };
 
 use crate::input_error::unknown;
@@ -75,6 +76,13 @@ pub struct Value {
     pub acc: Dtype,
 }
 
+/// Keys and values in an 8-bit format.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kv {
+    /// Where their scales enter.
+    pub descale: Descale,
+}
+
 /// Block and split grid, and the merge of partial results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
@@ -88,11 +96,15 @@ pub struct Grid {
     pub lse_dtype: Dtype,
     /// Format of a partial's normalised output.
     pub partial_dtype: Dtype,
+    /// How context-parallel ranks work together.
+    pub context: Context,
 }
 
 /// The arithmetic contract of an attention kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Numerics {
+    /// `kv.*`
+    pub kv: Kv,
     /// `score.*`
     pub score: Score,
     /// `softmax.*`
@@ -153,6 +165,7 @@ macro_rules! numerics_fields {
 }
 
 numerics_fields! {
+    "kv.descale" => kv.descale as text, "on_load, folded";
     "score.order" => score.order as text, "sequential, lanes(n), pairwise, fused(n)";
     "score.fma" => score.fma as flag, "true, false";
     "score.acc" => score.acc as wide, "f32, bf16, f16";
@@ -178,6 +191,7 @@ numerics_fields! {
     "grid.merge" => grid.merge as text, "sequential, tree";
     "grid.lse_dtype" => grid.lse_dtype as wide, "f32, bf16, f16";
     "grid.partial_dtype" => grid.partial_dtype as wide, "f32, bf16, f16";
+    "grid.context" => grid.context as text, "all_gather, gather_partials, ring_state, ring_lse";
     "finish" => finish as text, "divide, reciprocal";
     "store" => store as text, "rne, truncate";
 }
@@ -204,6 +218,17 @@ impl Numerics {
         }
         if self.softmax.scope == Scope::Tile && self.softmax.passes == Passes::TwoPass {
             return Err("softmax.scope=tile needs softmax.passes=online: two passes never rescale".into());
+        }
+        if self.grid.context != Context::AllGather {
+            let plain = self.grid.anchor == GridAnchor::Sequence && self.grid.split != Split::CacheBoundary;
+            if !plain || self.probs.normalised || self.softmax.scope == Scope::Tile {
+                return Err("grid.context other than all_gather needs grid.anchor=sequence, a split other than cache_boundary, \
+                            probs.normalised=false and softmax.scope=row"
+                    .into());
+            }
+        }
+        if self.grid.context == Context::RingState && (self.grid.split != Split::None || self.softmax.passes != Passes::Online) {
+            return Err("grid.context=ring_state needs grid.split=none and softmax.passes=online: one state goes round".into());
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ impl Reference {
     pub fn recipe(&self, call: Call<'_>, row: usize) -> Option<Recipe> {
         let view = View::new(call).ok()?;
         let (entry, row) = view.find(row)?;
-        Some(recipe(&self.numerics, &self.actual, &entry.facts(view.attributes), row))
+        Some(recipe(&self.numerics, &self.actual, &entry.facts(&view), row))
     }
 
     /// Computes one row and head again, with the code of the calls, and returns its steps. Rows as in [`Reference::recipe`]; `None`
@@ -66,7 +66,7 @@ impl Reference {
         if head >= view.attributes.q_heads {
             return None;
         }
-        let facts = entry.facts(view.attributes);
+        let facts = entry.facts(&view);
         let rows = if self.by_tile() { facts.tile(row) } else { row..row + 1 };
         let mut trace = Trace::default();
         let work = Work { rows, heads: head..head + 1, traced: row };
@@ -120,7 +120,7 @@ impl Reference {
         recorder: &mut R,
         place: &mut impl FnMut(u32, usize, &[u32], f32),
     ) {
-        let facts = entry.facts(view.attributes);
+        let facts = entry.facts(view);
         let keys = hull(&facts, &self.actual, work.rows.clone());
         let group = view.attributes.q_heads / view.attributes.kv_heads;
         let arithmetic = Arithmetic::new(&self.numerics, &self.actual, view.attributes);

@@ -2,8 +2,8 @@
 
 use crate::number::Dtype;
 use crate::subject::attention::numerics::{
-    Block, Exp, Finish, Grid, GridAnchor, MaxInit, Merge, Numerics, Order, Passes, Probs, Rescale, Rowsum, ScaleAt, Scope, Score,
-    Softmax, Split, Store, SumOf, Traverse, Value,
+    Block, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MaxInit, Merge, Numerics, Order, Passes, Probs, Rescale, Rowsum,
+    ScaleAt, Scope, Score, Softmax, Split, Store, SumOf, Traverse, Value,
 };
 
 /// A named set of numerics.
@@ -19,6 +19,7 @@ pub struct Preset {
 
 /// Everything in f32, in position order, on a grid from the sequence's first token: equal on every plan.
 pub const ALIGNED: Numerics = Numerics {
+    kv: Kv { descale: Descale::OnLoad },
     score: Score { order: Order::Sequential, fma: false, acc: Dtype::F32, store: Dtype::F32, scale: ScaleAt::OnScore },
     softmax: Softmax {
         passes: Passes::Online,
@@ -38,6 +39,7 @@ pub const ALIGNED: Numerics = Numerics {
         merge: Merge::Sequential,
         lse_dtype: Dtype::F32,
         partial_dtype: Dtype::F32,
+        context: Context::AllGather,
     },
     finish: Finish::Divide,
     store: Store::Rne,

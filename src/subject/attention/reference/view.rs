@@ -4,7 +4,7 @@ use super::sum::{ABREAST, Lane};
 use crate::number::Dtype;
 use crate::source::mix;
 use crate::subject::attention::kernel::{Attributes, Call, DenseCall, KernelError, PagedCall, VarlenCall};
-use crate::subject::attention::recipe::StepFacts;
+use crate::subject::attention::recipe::{CallFacts, StepFacts};
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -36,6 +36,7 @@ pub(super) struct View<'a> {
     pub k: &'a Tensor,
     pub v: &'a Tensor,
     pub entries: Vec<Entry<'a>>,
+    pub facts: CallFacts,
 }
 
 impl Entry<'_> {
@@ -48,8 +49,8 @@ impl Entry<'_> {
         mix(first, kv_head as u64)
     }
 
-    pub(super) fn facts(&self, attributes: &Attributes<'_>) -> StepFacts {
-        StepFacts::of(attributes, self.q, self.kv, self.buffer_start, self.prefix)
+    pub(super) fn facts(&self, view: &View<'_>) -> StepFacts {
+        StepFacts::of(view.attributes, view.facts, self.q, self.kv, self.buffer_start, self.prefix)
     }
 
     /// The slot of the first of some keys, and how many of them stand in a row from there.
@@ -102,12 +103,36 @@ impl<'a> View<'a> {
                 return Err(KernelError::Failed(format!("{name}: not one for each of {} query heads", attributes.q_heads)));
             }
         }
+        if let Some(scales) = attributes.kv_scales {
+            for (name, values) in [("k", scales.k), ("v", scales.v)] {
+                if values.len() != 1 && values.len() != attributes.kv_heads {
+                    let reason =
+                        format!("{} {name} scales; one, or one for each of {} KV heads", values.len(), attributes.kv_heads);
+                    return Err(KernelError::Failed(reason));
+                }
+            }
+        }
         let entries = match call {
             Call::Varlen(call) => varlen_entries(call)?,
             Call::Dense(call) => dense_entries(call)?,
             Call::Paged(call) => paged_entries(call)?,
         };
-        Ok(View { attributes, q, k, v, entries })
+        let page = match call {
+            Call::Paged(call) if call.block_table.is_some() => Some(k.dims[1] as u32),
+            _ => None,
+        };
+        let facts = CallFacts {
+            batch: entries.len() as u32,
+            batch_max_q: entries.iter().map(|it| it.q).max().unwrap_or(0),
+            q_heads: attributes.q_heads as u32,
+            kv_heads: attributes.kv_heads as u32,
+            d_qk: attributes.d_qk as u32,
+            d_v: attributes.d_v as u32,
+            kv_dtype: k.dtype,
+            page,
+            context: attributes.context,
+        };
+        Ok(View { attributes, q, k, v, entries, facts })
     }
 
     /// The entry that holds a flattened row of `q`, and the row's number in it.

@@ -65,8 +65,8 @@
 //! **Canonical.** [`print()`] has one text for each value: a fixed order of fields, no field that means nothing, optional fields only
 //! when set, request fields only off their default. Cases with the same bits have the same text.
 //!
-//! **Ranks** come with a later version. `context_ranks` and `head_ranks` in `[train]` and `[infer]` are theirs: absent means 1,
-//! and 1 is all that this version accepts.
+//! **8-bit KV**: `kv_dtype`, `k_scales` and `v_scales` in `[problem]`, all three or none. **Ranks**: `context_ranks`, with
+//! `context_shards` and `context_length`, and `head_ranks` in `[train]` and `[infer]`; absent means 1.
 
 mod fields;
 mod parse;

@@ -6,7 +6,8 @@ use crate::input_error::{InputError, shorten};
 use crate::number::Dtype;
 use crate::subject::attention::validate::{MAX_CHUNKS, MAX_HEADS, MAX_SEQUENCES, validate};
 use crate::subject::attention::{
-    Anchor, Cache, Case, Data, InferPlan, Literal, Mask, Problem, Regime, Request, Sequence, Side, TrainLayout, TrainPlan,
+    Anchor, Cache, Case, ContextParallel, Data, Fp8Kv, InferPlan, Literal, Mask, Problem, Regime, Request, Sequence, Shards,
+    Side, TrainLayout, TrainPlan,
 };
 use std::io::Read as _;
 use std::path::Path;
@@ -94,6 +95,9 @@ fn problem(field: &Field<'_, '_>) -> Result<Problem, InputError> {
         "softcap",
         "sinks",
         "alibi_slopes",
+        "kv_dtype",
+        "k_scales",
+        "v_scales",
         "sequences",
     ])?;
     let optional = |name: &str| section.get(name).map(|field| field.u32()).transpose();
@@ -103,6 +107,14 @@ fn problem(field: &Field<'_, '_>) -> Result<Problem, InputError> {
         Some(field) => Some([Anchor::BottomRight, Anchor::TopLeft][field.choice("anchor", &["bottom_right", "top_left"])?]),
     };
     let mask = Mask { causal, window_left: optional("window_left")?, window_right: optional("window_right")? };
+    let fp8_kv = match section.get("kv_dtype") {
+        None => None,
+        Some(field) => {
+            let scales = |name: &str| section.need(name)?.floats(MAX_HEADS);
+            Some(Fp8Kv { dtype: dtype(&field)?, k_scales: scales("k_scales")?, v_scales: scales("v_scales")? })
+        }
+    };
+    section.only_with(&["k_scales", "v_scales"], fp8_kv.is_some(), "kv_dtype")?;
     let sequences = section.need("sequences")?.list(MAX_SEQUENCES)?;
     Ok(Problem {
         sequences: sequences.iter().map(sequence).collect::<Result<_, _>>()?,
@@ -116,6 +128,7 @@ fn problem(field: &Field<'_, '_>) -> Result<Problem, InputError> {
         alibi_slopes: floats("alibi_slopes")?,
         softmax_scale: section.need("softmax_scale")?.f32()?,
         dtype: dtype(&section.need("dtype")?)?,
+        fp8_kv,
         out_dtype: dtype(&section.need("out_dtype")?)?,
     })
 }
@@ -130,21 +143,25 @@ fn sequence(field: &Field<'_, '_>) -> Result<Sequence, InputError> {
     Ok(Sequence { id: section.need("id")?.u32()?, q: section.need("q")?.u32()?, kv: section.need("kv")?.u32()? })
 }
 
-/// `context_ranks` and `head_ranks`: reserved.
-fn ranks(section: &Section<'_, '_>) -> Result<(), InputError> {
-    for name in ["context_ranks", "head_ranks"] {
-        if let Some(field) = section.get(name)
-            && field.u32()? != 1
-        {
-            return Err(field.error("must be 1 or absent: ranks come with a later version"));
-        }
+/// `context_ranks`, `context_shards`, `context_length` and `head_ranks`; absent ranks are 1.
+fn ranks(section: &Section<'_, '_>) -> Result<(Option<ContextParallel>, u32), InputError> {
+    let head_ranks = section.get("head_ranks").map_or(Ok(1), |field| field.u32())?;
+    let ranks = section.get("context_ranks").map_or(Ok(1), |field| field.u32())?;
+    section.only_with(&["context_shards", "context_length"], ranks != 1, "context_ranks above 1")?;
+    if ranks == 1 {
+        return Ok((None, head_ranks));
     }
-    Ok(())
+    let shards = section.need("context_shards")?.choice("shards", &["contiguous", "zigzag"])?;
+    let shards = [Shards::Contiguous, Shards::Zigzag][shards];
+    Ok((Some(ContextParallel { ranks, shards, length: section.need("context_length")?.u32()? }), head_ranks))
 }
 
+/// What both plans have.
+const RANKS: &[&str] = &["context_ranks", "context_shards", "context_length", "head_ranks"];
+
 fn train(field: &Field<'_, '_>) -> Result<TrainPlan, InputError> {
-    let section = field.table(&["layout", "side", "pad_q", "pad_kv", "order", "block_q", "context_ranks", "head_ranks"])?;
-    ranks(&section)?;
+    let section = field.table(&[&["layout", "side", "pad_q", "pad_kv", "order", "block_q"], RANKS].concat())?;
+    let (context, head_ranks) = ranks(&section)?;
     let dense = section.need("layout")?.choice("layout", &["dense", "varlen"])? == 0;
     section.only_with(&["side", "pad_q", "pad_kv"], dense, "layout = \"dense\"")?;
     let layout = if dense {
@@ -156,25 +173,14 @@ fn train(field: &Field<'_, '_>) -> Result<TrainPlan, InputError> {
     } else {
         TrainLayout::Varlen
     };
-    Ok(TrainPlan { layout, order: section.need("order")?.numbers(MAX_SEQUENCES)?, block_q: section.need("block_q")?.u32()? })
+    let order = section.need("order")?.numbers(MAX_SEQUENCES)?;
+    Ok(TrainPlan { layout, order, block_q: section.need("block_q")?.u32()?, context, head_ranks })
 }
 
 fn infer(field: &Field<'_, '_>) -> Result<InferPlan, InputError> {
-    let section = field.table(&[
-        "cache",
-        "page",
-        "spare",
-        "shuffle",
-        "recycled",
-        "order",
-        "rotate",
-        "budget",
-        "bucket",
-        "requests",
-        "context_ranks",
-        "head_ranks",
-    ])?;
-    ranks(&section)?;
+    let own = ["cache", "page", "spare", "shuffle", "recycled", "order", "rotate", "budget", "bucket", "requests"];
+    let section = field.table(&[&own[..], RANKS].concat())?;
+    let (context, head_ranks) = ranks(&section)?;
     let paged = section.need("cache")?.choice("cache", &["paged", "contiguous"])? == 0;
     section.only_with(&["page", "shuffle", "recycled"], paged, "cache = \"paged\"")?;
     let spare = section.need("spare")?.u32()?;
@@ -196,6 +202,8 @@ fn infer(field: &Field<'_, '_>) -> Result<InferPlan, InputError> {
         rotate: section.need("rotate")?.flag()?,
         budget: section.get("budget").map(|field| field.u32()).transpose()?,
         bucket: section.need("bucket")?.u32()?,
+        context,
+        head_ranks,
     })
 }
 
@@ -223,13 +231,14 @@ fn data(field: &Field<'_, '_>, problem: &Problem) -> Result<Data, InputError> {
         0 => Data::Drawn { seed: section.need("seed")?.u64()?, regime: regime(&section)? },
         1 => {
             let (d_qk, d_v) = (problem.d_qk as usize, problem.d_v as usize);
-            let read = |name: &str, rows: usize, heads: usize, dim: usize| {
-                rows_of_hex(&section.need(name)?, problem.dtype, rows, heads, dim)
+            let read = |name: &str, dtype: Dtype, rows: usize, heads: usize, dim: usize| {
+                rows_of_hex(&section.need(name)?, dtype, rows, heads, dim)
             };
+            let kv = problem.kv_dtype();
             Data::Literal(Literal {
-                q: read("q", problem.total_q(), problem.q_heads(), d_qk)?,
-                k: read("k", problem.total_kv(), problem.kv_heads(), d_qk)?,
-                v: read("v", problem.total_kv(), problem.kv_heads(), d_v)?,
+                q: read("q", problem.dtype, problem.total_q(), problem.q_heads(), d_qk)?,
+                k: read("k", kv, problem.total_kv(), problem.kv_heads(), d_qk)?,
+                v: read("v", kv, problem.total_kv(), problem.kv_heads(), d_v)?,
             })
         }
         _ => Data::Captured { sha256: section.need("sha256")?.text()?.into() },

@@ -3,7 +3,8 @@
 use super::{CaseFile, FORMAT, KERNEL, KernelFields, Run};
 use crate::number::Dtype;
 use crate::subject::attention::{
-    Anchor, Cache, Data, InferPlan, Literal, Problem, Regime, Request, Sequence, Side, TrainLayout, TrainPlan,
+    Anchor, Cache, ContextParallel, Data, InferPlan, Literal, Problem, Regime, Request, Sequence, Shards, Side, TrainLayout,
+    TrainPlan,
 };
 use std::fmt::{self, Display, Write as _};
 
@@ -75,6 +76,11 @@ impl Text {
         let floats = |values: &Vec<f32>| list(&values.iter().copied().map(F32).collect::<Vec<_>>());
         self.optional("sinks", problem.sinks.as_ref().map(floats));
         self.optional("alibi_slopes", problem.alibi_slopes.as_ref().map(floats));
+        if let Some(kv) = &problem.fp8_kv {
+            self.field("kv_dtype", quoted(kv.dtype.name()));
+            self.field("k_scales", floats(&kv.k_scales));
+            self.field("v_scales", floats(&kv.v_scales));
+        }
         self.rows("sequences", problem.sequences.iter().map(|s| format!("{{ id = {}, q = {}, kv = {} }}", s.id, s.q, s.kv)));
     }
 
@@ -103,6 +109,20 @@ impl Text {
         }
         self.field("order", list(&plan.order));
         self.field("block_q", plan.block_q);
+        self.ranks(plan.context, plan.head_ranks);
+    }
+
+    fn ranks(&mut self, context: Option<ContextParallel>, head_ranks: u32) {
+        if let Some(context) = context {
+            self.field("context_ranks", context.ranks);
+            let shards = match context.shards {
+                Shards::Contiguous => "contiguous",
+                Shards::Zigzag => "zigzag",
+            };
+            self.field("context_shards", quoted(shards));
+            self.field("context_length", context.length);
+        }
+        self.optional("head_ranks", (head_ranks != 1).then_some(head_ranks));
     }
 
     fn infer(&mut self, plan: &InferPlan) {
@@ -124,6 +144,7 @@ impl Text {
         self.field("rotate", plan.rotate);
         self.optional("budget", plan.budget);
         self.field("bucket", plan.bucket);
+        self.ranks(plan.context, plan.head_ranks);
         self.rows("requests", plan.requests.iter().map(request));
     }
 
@@ -162,7 +183,7 @@ impl Text {
     fn literal(&mut self, problem: &Problem, literal: &Literal) {
         let decimals = literal.q.len() + literal.k.len() + literal.v.len() <= DECIMALS_PER_CASE;
         let (d_qk, d_v) = (problem.d_qk as usize, problem.d_v as usize);
-        let mut tensor = |name: &str, bits: &[u32], length: fn(&Sequence) -> u32, heads: usize, dim: usize| {
+        let mut tensor = |name: &str, dtype: Dtype, bits: &[u32], length: fn(&Sequence) -> u32, heads: usize, dim: usize| {
             if bits.is_empty() {
                 return self.field(name, "[]");
             }
@@ -171,14 +192,15 @@ impl Text {
             for sequence in &problem.sequences {
                 self.line(format_args!("  # sequence {}", sequence.id));
                 for row in rows.by_ref().take(length(sequence) as usize) {
-                    self.literal_row(problem.dtype, row, dim, decimals);
+                    self.literal_row(dtype, row, dim, decimals);
                 }
             }
             self.line("]");
         };
-        tensor("q", &literal.q, |s| s.q, problem.q_heads(), d_qk);
-        tensor("k", &literal.k, |s| s.kv, problem.kv_heads(), d_qk);
-        tensor("v", &literal.v, |s| s.kv, problem.kv_heads(), d_v);
+        let kv = problem.kv_dtype();
+        tensor("q", problem.dtype, &literal.q, |s| s.q, problem.q_heads(), d_qk);
+        tensor("k", kv, &literal.k, |s| s.kv, problem.kv_heads(), d_qk);
+        tensor("v", kv, &literal.v, |s| s.kv, problem.kv_heads(), d_v);
     }
 
     fn literal_row(&mut self, dtype: Dtype, row: &[u32], dim: usize, decimals: bool) {

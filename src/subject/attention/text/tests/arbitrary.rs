@@ -3,7 +3,8 @@
 use super::super::{CaseFile, KernelFields, ORACLES, Run};
 use crate::number::Dtype;
 use crate::subject::attention::{
-    Anchor, Cache, Case, Data, InferPlan, Literal, Mask, Problem, Regime, Request, Sequence, Side, TrainLayout, TrainPlan,
+    Anchor, Cache, Case, ContextParallel, Data, Fp8Kv, InferPlan, Literal, Mask, Problem, Regime, Request, Sequence, Shards,
+    Side, TrainLayout, TrainPlan,
 };
 use proptest::prelude::*;
 
@@ -74,15 +75,15 @@ impl Choices {
     fn data(&mut self, problem: &Problem) -> Data {
         match self.below(4) {
             2 => {
-                let dtype = problem.dtype;
-                let mut bits = |count: usize| -> Vec<u32> {
+                let kv = problem.kv_dtype();
+                let mut bits = |dtype: Dtype, count: usize| -> Vec<u32> {
                     let sign = |c: &mut Self| if c.below(2) == 1 { dtype.sign_mask() } else { 0 };
                     (0..count).map(|_| sign(self) | self.below(dtype.max_finite_bits() + 1)).collect()
                 };
                 Data::Literal(Literal {
-                    q: bits(problem.total_q() * problem.q_heads() * problem.d_qk as usize),
-                    k: bits(problem.total_kv() * problem.kv_heads() * problem.d_qk as usize),
-                    v: bits(problem.total_kv() * problem.kv_heads() * problem.d_v as usize),
+                    q: bits(problem.dtype, problem.total_q() * problem.q_heads() * problem.d_qk as usize),
+                    k: bits(kv, problem.total_kv() * problem.kv_heads() * problem.d_qk as usize),
+                    v: bits(kv, problem.total_kv() * problem.kv_heads() * problem.d_v as usize),
                 })
             }
             3 => Data::Captured { sha256: "0123456789abcdef".repeat(4) },
@@ -103,6 +104,12 @@ impl Choices {
         let causal = [None, Some(Anchor::BottomRight), Some(Anchor::TopLeft), Some(Anchor::BottomRight)][self.below(4) as usize];
         let window_right = if causal.is_none() { self.maybe(|c| c.below(5)) } else { None };
         let dtypes = [Dtype::F32, Dtype::F16, Dtype::BF16];
+        let kv_heads = kv_head_ids.len();
+        let fp8_kv = self.maybe(|c| Fp8Kv {
+            dtype: [Dtype::E4M3, Dtype::E5M2][c.below(2) as usize],
+            k_scales: (0..[1, kv_heads][c.below(2) as usize]).map(|_| c.positive()).collect(),
+            v_scales: (0..[1, kv_heads][c.below(2) as usize]).map(|_| c.positive()).collect(),
+        });
         Problem {
             sequences,
             kv_head_ids,
@@ -115,8 +122,22 @@ impl Choices {
             alibi_slopes: self.maybe(|c| (0..heads).map(|_| c.positive()).collect()),
             softmax_scale: self.positive(),
             dtype: dtypes[self.below(3) as usize],
+            fp8_kv,
             out_dtype: dtypes[self.below(3) as usize],
         }
+    }
+
+    fn context(&mut self) -> Option<ContextParallel> {
+        self.maybe(|c| ContextParallel {
+            ranks: 2 + c.below(5),
+            shards: [Shards::Contiguous, Shards::Zigzag][c.below(2) as usize],
+            length: 1 + c.below(9),
+        })
+    }
+
+    fn head_ranks(&mut self, problem: &Problem) -> u32 {
+        let ranks = 1 + self.below(4);
+        if problem.divides_heads(ranks) { ranks } else { 1 }
     }
 
     fn kernel(&mut self) -> KernelFields {
@@ -155,8 +176,16 @@ impl Choices {
             rotate: self.below(2) == 1,
             budget: if causal { self.maybe(|c| 1 + c.below(20)) } else { self.maybe(|_| problem.total_q().max(1) as u32) },
             bucket: 1 + self.below(8),
+            context: self.context(),
+            head_ranks: self.head_ranks(&problem),
         };
-        let train = TrainPlan { layout, order: self.order(count), block_q: 1 + self.below(99) };
+        let train = TrainPlan {
+            layout,
+            order: self.order(count),
+            block_q: 1 + self.below(99),
+            context: self.context(),
+            head_ranks: self.head_ranks(&problem),
+        };
         let data = self.data(&problem);
         let comment = ["", "kept", "two\nlines  ", "\n#", "caf\u{e9}\ttab\n"][self.below(5) as usize];
         CaseFile {
