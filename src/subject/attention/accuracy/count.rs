@@ -1,8 +1,8 @@
 //! How often a key is rounded, rescaled and merged under given numerics, at most.
 
 use super::super::numerics::{
-    Block, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MaxInit, Merge, Numerics, Order, Passes, Probs, Rescale, Rowsum,
-    ScaleAt, Scope, Score, Softmax, Split, Store, SumOf, Traverse, Value,
+    Block, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MAX_SPLITS, MaxInit, Merge, Numerics, Order, Passes, Probs,
+    Rescale, Rowsum, ScaleAt, Scope, Score, Softmax, Split, Store, SumOf, Traverse, Value,
 };
 use crate::number::Dtype;
 use core_math::{exp, log, log1p};
@@ -119,6 +119,8 @@ impl Counts<'_> {
         let blocks = match n.softmax.block {
             Block::Whole => keys.min(1),
             Block::Size(size) => ceil_plus_one(size.max(1)),
+            // Which call made a row is not known here.
+            Block::Rule(rule) => ceil_plus_one(rule.shortest()),
         };
         let (splits, split_slots) = match n.grid.split {
             Split::None => (1, 1),
@@ -126,6 +128,7 @@ impl Counts<'_> {
             // The grid may start before the first key (padding, a prefix), and then cuts one part more.
             Split::FixedCount(count) => (keys.min(count.saturating_add(1)), count.saturating_add(2)),
             Split::CacheBoundary => (keys.min(2), 2),
+            Split::Rule(..) => (keys.min(MAX_SPLITS + 1), MAX_SPLITS + 2),
         };
         let mut merges = f64::from(splits.max(1) - 1);
         if n.grid.merge == Merge::Tree {

@@ -290,6 +290,7 @@ impl Kernel<'_> {
         let size = match n.softmax.block {
             Block::Whole => keys.len(),
             Block::Size(size) => size as usize,
+            Block::Rule(_) => unreachable!("no rule is simulated"),
         };
         let scores: Vec<f32> = keys.clone().map(|j| self.score(j)).collect();
         let d_v = self.row.d_v();
@@ -386,6 +387,7 @@ pub(super) fn run(n: &Numerics, row: &Row) -> (Vec<u32>, f32) {
         Split::FixedSize(size) => size as usize,
         Split::FixedCount(count) => keys.div_ceil(count as usize),
         Split::CacheBoundary => (keys / 3).max(1),
+        Split::Rule(..) => unreachable!("no rule is simulated"),
     };
     let (o, lse);
     if n.grid.split == Split::None {

@@ -123,7 +123,8 @@ impl Reference {
         let facts = entry.facts(view);
         let keys = hull(&facts, &self.actual, work.rows.clone());
         let group = view.attributes.q_heads / view.attributes.kv_heads;
-        let arithmetic = Arithmetic::new(&self.numerics, &self.actual, view.attributes);
+        let numerics = self.numerics.resolved(&facts.launch());
+        let arithmetic = Arithmetic::new(&numerics, &self.actual, view.attributes);
         let tile = if self.by_tile() { facts.block_q } else { 1 };
         for kv_head in work.heads.start / group..work.heads.end.div_ceil(group) {
             let home = (entry.home(kv_head) % scratch.gathered.len() as u64) as usize;
@@ -132,7 +133,7 @@ impl Reference {
             let mut first = work.rows.start;
             while first < work.rows.end {
                 let rows = first..first.saturating_add(tile).min(work.rows.end);
-                self.lay(&facts, rows.clone(), scratch);
+                self.lay(&numerics, &facts, rows.clone(), scratch);
                 for head in heads.clone() {
                     self.go_together(&arithmetic, view, entry, rows.clone(), work.traced, head, home, scratch, recorder);
                     for (n, row) in rows.clone().enumerate() {
@@ -151,15 +152,15 @@ impl Reference {
     }
 
     /// Lays the grid over rows that go together, and over all of them at once.
-    fn lay(&self, facts: &StepFacts, rows: Range<u32>, scratch: &mut Scratch) {
+    fn lay(&self, numerics: &Numerics, facts: &StepFacts, rows: Range<u32>, scratch: &mut Scratch) {
         if scratch.rows.len() < rows.len() {
             scratch.rows.resize_with(rows.len(), Row::default);
         }
         for (row, state) in rows.clone().zip(&mut scratch.rows) {
-            state.position = state.layout.lay(&self.numerics, &self.actual, facts, row);
+            state.position = state.layout.lay(numerics, &self.actual, facts, row);
         }
         if rows.len() > 1 {
-            scratch.tile.cut(&self.numerics, facts, hull(facts, &self.actual, rows));
+            scratch.tile.cut(numerics, facts, hull(facts, &self.actual, rows));
         }
     }
 
