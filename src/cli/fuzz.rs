@@ -3,7 +3,7 @@
 use super::out_folder::OutFolder;
 use super::progress::Progress;
 use super::run_summary::{human, json_summary};
-use super::{Failure, complain, kernel, note, print};
+use super::{Failure, complain, kernel, note, pins, print};
 use crate::exit_code;
 use crate::finding::{Finding, Kind, Verdict};
 use crate::lab::{Campaign, Flow, Length, Statistics, run as run_campaign};
@@ -52,6 +52,10 @@ pub(super) struct Options {
     /// Size of the cases: quick, mixed or long
     #[arg(long, value_name = "PROFILE", default_value = "mixed")]
     profile: Profile,
+    /// Hold every case to features of a model: d=128, d_qk=192,d_v=128, heads=16/2 (query heads/KV heads), dtype=bf16,
+    /// causal=bottom_right or none; repeated, or separated by commas
+    #[arg(long, value_name = "NAME=VALUE,...")]
+    pub(super) pin: Vec<String>,
     /// Take values from captured tensors q, k, v, cu_seqlens
     #[arg(long, value_name = "FILE.safetensors")]
     data: Option<PathBuf>,
@@ -102,7 +106,13 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
         captured,
         witness: true,
     };
-    let attention = Attention { pair, profile: options.profile };
+    let pins = pins(&options.pin)?;
+    if pair.captured.is_some() && pins.shape() {
+        return Err(Failure::Usage(
+            "--pin: head dims and heads are those of --data; pin dtype or causal, or leave one of them out".into(),
+        ));
+    }
+    let attention = Attention { pair, profile: options.profile, pins };
     let length = match (options.time, options.cases) {
         (Some(limit), _) => Length::Time(limit),
         (None, cases) => Length::Cases(cases.unwrap_or(10_000)),

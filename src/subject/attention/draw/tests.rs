@@ -5,7 +5,7 @@ use crate::subject::attention::{Anchor, Cache, Data, Regime, Side, TrainLayout};
 use std::collections::BTreeMap;
 
 fn campaign(profile: Profile, cases: u64, granules: &[u32]) -> impl Iterator<Item = Case> {
-    let hints = Hints { granules: granules.to_vec(), captured: None };
+    let hints = Hints { granules: granules.to_vec(), ..Hints::default() };
     (0..cases).map(move |index| draw(&mut Stream::new(1, index), profile, &hints))
 }
 
@@ -356,7 +356,7 @@ fn captured_shapes_are_kept() {
         d_v: 32,
         softmax_scale: 0.176_776_69,
     };
-    let hints = Hints { granules: vec![64], captured: Some(&shape) };
+    let hints = Hints { granules: vec![64], captured: Some(&shape), ..Hints::default() };
     let (mut ids, mut heads) = ([0; 3], [0; 12]);
     for index in 0..3_000 {
         let case = draw(&mut Stream::new(4, index), Profile::Mixed, &hints);

@@ -17,7 +17,7 @@ pub use spec::Reference;
 
 use super::conventions::Conventions;
 use super::kernel::{AttentionKernel, Attributes, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
-use super::numerics::{Numerics, Rescale, ScaleAt, Scope};
+use super::numerics::{Launch, Numerics, Rescale, ScaleAt, Scope};
 use super::recipe::{Layout, Recipe, StepFacts, recipe};
 use row::{Arithmetic, Row};
 use std::cell::RefCell;
@@ -56,6 +56,13 @@ impl Reference {
         let view = View::new(call).ok()?;
         let (entry, row) = view.find(row)?;
         Some(recipe(&self.numerics, &self.actual, &entry.facts(&view), row))
+    }
+
+    /// What rules see of the sequence that holds a flattened row; rows as in [`Reference::recipe`].
+    pub fn launch(call: Call<'_>, row: usize) -> Option<Launch> {
+        let view = View::new(call).ok()?;
+        let (entry, _) = view.find(row)?;
+        Some(entry.facts(&view).launch())
     }
 
     /// Computes one row and head again, with the code of the calls, and returns its steps. Rows as in [`Reference::recipe`]; `None`
