@@ -18,6 +18,7 @@ mod mask;
 pub mod numerics;
 pub mod oracle;
 mod plan;
+pub mod promise;
 pub mod recipe;
 pub mod reference;
 pub mod relation;

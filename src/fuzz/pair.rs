@@ -1,0 +1,125 @@
+//! Any two kernels on any case: equal recipes give equal bits, and nothing panics.
+
+use super::affordable;
+use crate::finding::Finding;
+use crate::source::{Bytes, Source, Stream};
+use crate::subject::attention::check::{Pair, RELATION_STREAM, Scratch};
+use crate::subject::attention::draw::{Hints, Profile, draw};
+use crate::subject::attention::explain::explain;
+use crate::subject::attention::implementation::Implementation;
+use crate::subject::attention::oracle::Mode;
+use crate::subject::attention::promise::promise;
+use crate::subject::attention::reference::Reference;
+use crate::subject::attention::relation::{SidedRelation, rotate};
+use crate::subject::attention::trial::{Checks, Trial};
+use crate::subject::attention::{Case, file, text};
+use arbitrary::Unstructured;
+use std::cell::RefCell;
+
+/// Relations of one execution, from the place of the rotation that the input names: the fuzzer reaches every place.
+const RELATIONS: usize = 2;
+
+/// One input in so many also goes through the whole check, the oracle and its bounds included.
+const CHECKED: u64 = 8;
+
+/// One input in so many also has its verdict explained: causes run the check many times.
+const EXPLAINED: u64 = 256;
+
+/// What the bytes say.
+struct Input {
+    pair: Pair,
+    case: Case,
+    /// The relation of a case file.
+    relation: Option<SidedRelation>,
+    /// Place in the rotation of relations, and seed of their parameters; also decides on the rarer looks.
+    turn: u64,
+}
+
+/// Two kernels and a case from the bytes.
+///
+/// Input that begins with `format =` (after comment lines) is the text of a case file: its case, the kernels and the relation of
+/// its `[run]`. So `.case` files seed the target, and what a panic prints is itself an input. Anything else is choices: the first
+/// byte is the number of bytes that draw the kernels, the rest draw the case, so that a change of one leaves the other alone.
+///
+/// # Panics
+/// Where two productions of a row have equal recipes and unlike bits, a kernel faults, or an honest kernel exceeds the bound that
+/// was computed for its own numerics. The message ends in the case file.
+pub fn pair(data: &[u8]) {
+    let Some(input) = read_text(data).or_else(|| read_choices(data)) else { return };
+    look(&input);
+}
+
+fn read_text(data: &[u8]) -> Option<Input> {
+    let file = super::case_file(data).filter(|file| affordable(&file.case))?;
+    let asked = file::check("input", &file).ok()?;
+    let turn = data.iter().fold(0, |turn: u64, &byte| turn.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    Some(Input { pair: pair_of(asked.train, asked.infer), case: file.case, relation: asked.relation, turn })
+}
+
+fn read_choices(data: &[u8]) -> Option<Input> {
+    let (&length, rest) = data.split_first().unwrap_or((&0, &[]));
+    let (kernels, case) = rest.split_at(rest.len().min(length.into()));
+    let (mut kernels, mut case) = (Unstructured::new(kernels), Unstructured::new(case));
+    let (mut kernels, mut case) = (Bytes::new(&mut kernels), Bytes::new(&mut case));
+    let train = Reference::draw(&mut kernels);
+    let infer = train.draw_beside(&mut kernels);
+    let turn = case.below(1 << 16);
+    let case = draw(&mut case, Profile::Quick, &Hints::default());
+    affordable(&case).then(|| Input { pair: pair_of(train, infer), case, relation: None, turn })
+}
+
+fn pair_of(train: Reference, infer: Reference) -> Pair {
+    let (train, infer) = (Implementation::reference(train), Implementation::reference(infer));
+    Pair { train, infer, oracle: Mode::Enclosure, captured: None, witness: true }
+}
+
+fn look(input: &Input) {
+    let Input { pair, case, relation, turn } = input;
+    let mut relations = rotate(case, *turn, RELATIONS, &mut Stream::new(*turn, RELATION_STREAM));
+    relations.extend(relation);
+    relations.retain(|it| it.apply(case).is_some_and(|variant| affordable(&variant.case)));
+    let found = promise(pair, case, &pair.inputs(case), &relations);
+    if let Some(broken) = found.broken {
+        fail(input, broken.relation, &format!("broken promise: {broken}"));
+    }
+    judge(input, &found.stopped);
+    if !turn.is_multiple_of(CHECKED) {
+        return;
+    }
+    let trial = Trial { case: case.clone(), checks: Checks::Turn(*turn) };
+    thread_local! {
+        static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };
+    }
+    let verdict = SCRATCH.with_borrow_mut(|scratch| pair.check(&trial, scratch.get_or_insert_with(|| pair.scratch())));
+    judge(input, &verdict.findings);
+    if turn.is_multiple_of(EXPLAINED) && verdict.headline().is_some() {
+        let explanation = explain(pair, &trial, "input.case", None);
+        assert_eq!(explanation.verdict, verdict, "an explained case has another verdict");
+    }
+}
+
+/// Findings that no pair of reference kernels may have, whatever their numerics.
+fn judge(input: &Input, findings: &[Finding]) {
+    for finding in findings {
+        let relation = finding.relation().and_then(|text| text.parse().ok());
+        match finding {
+            Finding::Fault { .. } => fail(input, relation, &finding.signature()),
+            // A bound is computed for what a kernel says that it is.
+            Finding::Inaccurate(it) => {
+                let honest = |kernel: &Reference| kernel.profile.is_none() && kernel.declared == kernel.actual;
+                if input.pair.side(it.path).reference.as_deref().is_some_and(honest) {
+                    fail(input, relation, &finding.signature());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Panics with the case as a file: saved, it replays by itself and is an input of this target.
+fn fail(input: &Input, relation: Option<SidedRelation>, what: &str) -> ! {
+    let checks = Checks::Only { oracle: true, pair: true, relation: relation.or(input.relation) };
+    let trial = Trial { case: input.case.clone(), checks };
+    let file = file::file(what.to_owned(), &input.pair, &trial, None);
+    panic!("{what}\n{}", text::print(&file));
+}
