@@ -2,6 +2,9 @@
 
 use lastbit::fuzz;
 use lastbit::source::{Source, Stream};
+use lastbit::subject::attention::conventions::Conventions;
+use lastbit::subject::attention::numerics::Numerics;
+use lastbit::subject::attention::reference::preset::PRESETS;
 use std::path::{Path, PathBuf};
 
 /// Every file of a folder of `corpora/`, in order of names.
@@ -31,6 +34,16 @@ fn drawn(count: u64, body: fn(&[u8])) {
         let bytes: Vec<u8> = (0..length).map(|_| source.below(256) as u8).collect();
         println!("stream {stream}");
         body(&bytes);
+    }
+}
+
+#[test]
+fn the_dictionary_names_every_field() {
+    let dictionary = include_str!("../fuzz/case.dict");
+    let conventions = Conventions::FIELDS.iter().flat_map(|field| [format!("declared.{field}"), format!("actual.{field}")]);
+    let presets = PRESETS.iter().map(|preset| format!("ref:{}", preset.name));
+    for word in Numerics::FIELDS.iter().map(ToString::to_string).chain(conventions).chain(presets) {
+        assert!(dictionary.lines().any(|line| line == format!("\"{word}\"")), "fuzz/case.dict lacks {word}");
     }
 }
 
