@@ -16,6 +16,9 @@ use crate::subject::attention::{Case, file, text};
 use arbitrary::Unstructured;
 use std::cell::RefCell;
 
+/// The kernels take fewer bytes than this: a field takes two or three, and both sides may have a dozen drawn anew.
+const KERNEL_BYTES: u8 = 64;
+
 /// Relations of one execution, from the place of the rotation that the input names: the fuzzer reaches every place.
 const RELATIONS: usize = 2;
 
@@ -39,7 +42,8 @@ struct Input {
 ///
 /// Input that begins with `format =` (after comment lines) is the text of a case file: its case, the kernels and the relation of
 /// its `[run]`. So `.case` files seed the target, and what a panic prints is itself an input. Anything else is choices: the first
-/// byte is the number of bytes that draw the kernels, the rest draw the case, so that a change of one leaves the other alone.
+/// byte is the number of bytes that draw the kernels (half of them each), the rest draw the case, so that a change of one leaves the
+/// others alone.
 ///
 /// # Panics
 /// Where two productions of a row have equal recipes and unlike bits, a kernel faults, or an honest kernel exceeds the bound that
@@ -58,11 +62,12 @@ fn read_text(data: &[u8]) -> Option<Input> {
 
 fn read_choices(data: &[u8]) -> Option<Input> {
     let (&length, rest) = data.split_first().unwrap_or((&0, &[]));
-    let (kernels, case) = rest.split_at(rest.len().min(length.into()));
-    let (mut kernels, mut case) = (Unstructured::new(kernels), Unstructured::new(case));
-    let (mut kernels, mut case) = (Bytes::new(&mut kernels), Bytes::new(&mut case));
-    let train = Reference::draw(&mut kernels);
-    let infer = train.draw_beside(&mut kernels);
+    let (kernels, case) = rest.split_at(rest.len().min(usize::from(length % KERNEL_BYTES)));
+    let (train, infer) = kernels.split_at(kernels.len() / 2);
+    let train = Reference::draw(&mut Bytes::new(&mut Unstructured::new(train)));
+    let infer = train.draw_beside(&mut Bytes::new(&mut Unstructured::new(infer)));
+    let mut case = Unstructured::new(case);
+    let mut case = Bytes::new(&mut case);
     let turn = case.below(1 << 16);
     let case = draw(&mut case, Profile::Quick, &Hints::default());
     affordable(&case).then(|| Input { pair: pair_of(train, infer), case, relation: None, turn })
@@ -122,4 +127,51 @@ fn fail(input: &Input, relation: Option<SidedRelation>, what: &str) -> ! {
     let trial = Trial { case: input.case.clone(), checks };
     let file = file::file(what.to_owned(), &input.pair, &trial, None);
     panic!("{what}\n{}", text::print(&file));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_case_file_is_an_input() {
+        let content = include_bytes!("../../corpora/regressions/attention/order-uncached-grid-prefix-hit.case");
+        let input = read_text(content).expect("an input");
+        let file = text::parse(std::str::from_utf8(content).expect("text"), "x.case").expect("a case file");
+        let asked = file::check("x.case", &file).expect("kernels");
+        assert_eq!(input.case, file.case);
+        assert_eq!(input.relation, asked.relation);
+        assert_eq!(input.pair.train.reference.as_deref(), Some(&asked.train));
+        assert_eq!(input.pair.infer.reference.as_deref(), Some(&asked.infer));
+        assert!(read_text(b"# a comment\nformat = 2\n").is_none() && read_text(b"\xff").is_none());
+    }
+
+    #[test]
+    fn kernels_and_case_are_drawn_apart() {
+        let plain = read_choices(&[]).expect("the smallest input");
+        assert_eq!(plain.pair.train.reference.as_deref(), Some(&Reference::default()));
+        let case = [0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9];
+        let [one, other] = [&[4, 1, 0, 0, 0][..], &[4, 2, 5, 7, 3]].map(|kernels| {
+            let bytes = [kernels, &case].concat();
+            read_choices(&bytes).expect("a small case")
+        });
+        assert_ne!(one.pair.train.reference, other.pair.train.reference);
+        assert_eq!(one.case, other.case);
+        assert_ne!(one.case, plain.case);
+    }
+
+    /// A kernel that is not what its recipes say: the panic's text is a case file, and an input of this target.
+    #[test]
+    fn a_panic_prints_an_input() {
+        let content = include_bytes!("../../corpora/regressions/attention/order-fixed-split-bf16.case");
+        let mut input = read_text(content).expect("an input");
+        input.pair.infer.reference = input.pair.train.reference.clone();
+        let payload = catch_unwind(AssertUnwindSafe(|| look(&input))).expect_err("a broken promise");
+        let message = payload.downcast_ref::<String>().expect("text");
+        assert!(message.starts_with("broken promise: o["), "{message}");
+        let again = read_text(message[message.find("\n# ").expect("a comment") + 1..].as_bytes()).expect("an input");
+        assert_eq!((again.case, again.relation), (input.case, input.relation));
+        assert_eq!(again.pair.infer.reference, input.pair.infer.reference);
+    }
 }

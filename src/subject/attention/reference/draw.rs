@@ -25,8 +25,8 @@ impl Reference {
         kernel.renamed()
     }
 
-    /// A kernel to run beside this one: in half of the draws this one with one or two fields of its numerics drawn anew, whose
-    /// recipes are often equal; else any.
+    /// A kernel to run beside this one: in half of the draws this one with one or two fields of its numerics drawn anew (and
+    /// seldom an actual convention), whose recipes are often equal; in a quarter this one; else any.
     pub fn draw_beside(&self, source: &mut dyn Source) -> Reference {
         match source.below(4) {
             0 => self.clone(),
@@ -34,6 +34,9 @@ impl Reference {
                 let mut kernel = self.clone();
                 let times = source.range(1, 2);
                 kernel.numerics.redraw(times, source);
+                if source.below(8) == 7 {
+                    convention(&mut kernel.actual, source);
+                }
                 kernel.renamed()
             }
             _ => Reference::draw(source),
