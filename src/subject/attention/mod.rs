@@ -20,6 +20,7 @@ pub mod numerics;
 pub mod oracle;
 pub mod pin;
 mod plan;
+pub mod promise;
 pub mod recipe;
 pub mod reference;
 pub mod relation;

@@ -1,6 +1,7 @@
 //! The arithmetic contract of a kernel, written out in full. With the [recipe](super::recipe) of a row it explains every bit.
 
 mod choice;
+mod draw;
 mod rule;
 
 pub(crate) use choice::fields;
@@ -139,6 +140,11 @@ macro_rules! numerics_fields {
                     $($name => Some(self.$($path).+.to_string()),)+
                     _ => None,
                 }
+            }
+
+            /// The fields in which two numerics differ, in canonical order.
+            pub fn differing(&self, other: &Numerics) -> impl Iterator<Item = &'static str> + use<> {
+                [$((self.$($path).+ != other.$($path).+).then_some($name)),+].into_iter().flatten()
             }
 
             /// The values a field may have, in words; `None` for an unknown name.

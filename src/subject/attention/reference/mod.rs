@@ -4,6 +4,7 @@
 //! A sequence's keys and values are decoded once for each KV head; dead slots are never read. Every sum lies on the cells that the
 //! row's [recipe](super::recipe) names.
 
+mod draw;
 mod exponential;
 mod narrow;
 pub mod preset;
@@ -47,6 +48,13 @@ struct Work {
     heads: Range<usize>,
     /// The row whose steps are recorded.
     traced: u32,
+}
+
+/// The sequences of a call as recipes see them: the flattened row of `q` at which each begins, and the facts of the step. Row `i` of
+/// one has the recipe that follows from its facts and `i`. Nothing for a malformed call.
+pub fn facts(call: Call<'_>) -> Vec<(usize, StepFacts)> {
+    let Ok(view) = View::new(call) else { return Vec::new() };
+    view.entries.iter().map(|entry| (entry.first_row, entry.facts(&view))).collect()
 }
 
 impl Reference {

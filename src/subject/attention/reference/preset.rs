@@ -171,21 +171,12 @@ pub fn preset(name: &str) -> Option<&'static Preset> {
 
 /// The preset that differs from `numerics` in the fewest fields; the first of equals.
 pub(super) fn closest(numerics: &Numerics) -> &'static Preset {
-    PRESETS.iter().min_by_key(|preset| changed(&preset.numerics, numerics).len()).unwrap_or(&PRESETS[0])
+    PRESETS.iter().min_by_key(|preset| preset.numerics.differing(numerics).count()).unwrap_or(&PRESETS[0])
 }
 
 /// The fields in which `numerics` differs from `base`, with their values, in canonical order.
 pub(super) fn changed(base: &Numerics, numerics: &Numerics) -> Vec<(&'static str, String)> {
-    if base == numerics {
-        return Vec::new();
-    }
-    Numerics::FIELDS
-        .iter()
-        .filter_map(|&field| {
-            let value = numerics.get(field)?;
-            (base.get(field)? != value).then_some((field, value))
-        })
-        .collect()
+    base.differing(numerics).filter_map(|field| Some((field, numerics.get(field)?))).collect()
 }
 
 #[cfg(test)]

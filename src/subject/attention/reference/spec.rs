@@ -77,13 +77,18 @@ impl Reference {
     }
 
     /// Checks fields against each other and picks the name's preset.
-    fn settle(mut self) -> Result<Reference, String> {
+    fn settle(self) -> Result<Reference, String> {
         self.numerics.validate()?;
         if let Some(profile) = &self.profile {
             profile.validate().map_err(|reason| format!("profile: {reason}"))?;
         }
+        Ok(self.renamed())
+    }
+
+    /// Picks the name's preset again, after a change of the numerics.
+    pub(super) fn renamed(mut self) -> Reference {
         self.preset = preset::closest(&self.numerics).name.into();
-        Ok(self)
+        self
     }
 
     /// Every field spelled out, for files that must outlive changes of the presets: all numerics, `declared.*`, `actual.*`, and
