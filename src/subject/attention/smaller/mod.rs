@@ -81,7 +81,13 @@ pub(super) fn smaller(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs, pass: usi
             let apart = if position == 0 { apart(trial) } else { None };
             apart.into_iter().chain(structural(vec![without_sequence(case, position)])).collect()
         }
-        Pass::Lengths => structural(lengths(case, position / LENGTH_STEPS, position % LENGTH_STEPS)),
+        Pass::Lengths => {
+            let mut cases = lengths(case, position / LENGTH_STEPS, position % LENGTH_STEPS);
+            if position == 0 && matches!(trial.checks, Checks::Only { pair: true, .. }) {
+                cases.extend(decoded(case));
+            }
+            structural(cases)
+        }
         Pass::Heads => {
             let cases = heads(case, position);
             let scaled: Vec<_> = cases.iter().flat_map(|smaller| rescaled(trial, smaller)).collect();
@@ -165,6 +171,34 @@ fn lengths(case: &Case, n: usize, way: usize) -> Vec<Case> {
             .collect(),
         _ => Vec::new(),
     }
+}
+
+/// A lone sequence, computed whole by training and row by row by inference from a contiguous cache, with fewer keys: where rules
+/// set prefill and decode apart, no other plan needs fewer.
+fn decoded(case: &Case) -> Vec<Case> {
+    let ([it], Data::Drawn { .. }) = (&case.problem.sequences[..], &case.data) else { return Vec::new() };
+    let q = it.q.max(2);
+    let shorter = down((it.q + it.kv).saturating_sub(q), 3);
+    let simplest = changed(case, |case| {
+        case.problem.mask = super::Mask { causal: Some(Anchor::BottomRight), ..super::Mask::default() };
+        case.train = super::TrainPlan { layout: TrainLayout::Varlen, block_q: DEFAULT_BLOCK_Q, ..case.train.clone() };
+        case.infer = InferPlan {
+            cache: Cache::Contiguous { spare: 0 },
+            requests: vec![Request { hit: 0, join: 0, chunks: Vec::new(), then: 1, reject: 0, preempt: None }],
+            budget: None,
+            bucket: 1,
+            ..case.infer.clone()
+        };
+    });
+    shorter
+        .into_iter()
+        .map(|kv| {
+            changed(&simplest, |case| {
+                (case.problem.sequences[0].q, case.problem.sequences[0].kv) = (q, kv);
+                fit_plans(case);
+            })
+        })
+        .collect()
 }
 
 fn heads(case: &Case, position: usize) -> Vec<Case> {
