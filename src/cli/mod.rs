@@ -1,6 +1,7 @@
 //! The command line. Results go to stdout, progress and errors to stderr.
 
 mod fuzz;
+mod invariance;
 mod kept_case;
 mod kernels;
 mod out_folder;
@@ -60,6 +61,8 @@ enum Command {
     Show(show::Options),
     /// List the reference presets and their numerics
     Kernels,
+    /// Table of the changes under which kernels keep their bits
+    Invariance(invariance::Options),
 }
 
 /// Runs the command line and gives the exit code.
@@ -78,6 +81,7 @@ pub fn main() -> u8 {
         Command::Shrink(options) => shrink::run(&options),
         Command::Show(options) => show::run(&options),
         Command::Kernels => kernels::run(),
+        Command::Invariance(options) => invariance::run(&options),
     });
     match result {
         Ok(Ok(code)) => code,

@@ -12,6 +12,7 @@ pub mod drive;
 pub mod explain;
 pub mod file;
 pub mod implementation;
+pub mod invariance;
 mod judge;
 pub mod kernel;
 mod launched;
