@@ -91,7 +91,7 @@ impl Checkpoint {
             keep_going: settings.word("keep_going")?,
             length,
         };
-        let seconds = top.get("seconds")?.as_f64().filter(|seconds| *seconds >= 0.0);
+        let seconds = top.get("seconds")?.as_f64().filter(|&seconds| Duration::try_from_secs_f64(seconds).is_ok());
         let found = top.get("found")?.as_array().ok_or_else(|| top.wrong("found", "is no list".into()))?;
         let found = found.iter().map(|entry| {
             let entry = Fields { file, path: "found.".into(), value: entry };
@@ -337,6 +337,7 @@ mod tests {
             ("\"mismatch\": ", "\"mishap\": ", "x: statistics.kinds: `mishap`"),
             ("\"bf16\": [", "\"bf17\": [", "x: statistics.sensitivity: "),
             ("\"mpfr\"", "\"mfpr\"", "x: configuration.oracle: "),
+            ("\"seconds\": 0.3", "\"seconds\": -0.3", "x: seconds: is no time"),
             ("\"case\": 18", "\"case\": null", "x: found.case: is missing"),
             ("{", "", "x: is no checkpoint"),
         ] {
