@@ -104,7 +104,7 @@ fn dead_value(call: &PagedCall<'_>, entry: usize) -> Option<f32> {
 /// All verdicts of a campaign, and how many of its cases had each signature.
 fn campaign(attention: &Attention, cases: u64) -> Statistics {
     let mut statistics = Statistics::default();
-    run(attention, Campaign { seed: 1, length: Length::Cases(cases), jobs: 1 }, |done| {
+    run(attention, Campaign { seed: 1, first: 0, length: Length::Cases(cases), jobs: 1 }, |done| {
         statistics.add(&done.verdict, done.trial.case.problem.out_dtype, 0);
         Flow::Continue
     });

@@ -1,6 +1,9 @@
 //! The command line. Results go to stdout, progress and errors to stderr.
 
+mod checkpoint;
+mod found;
 mod fuzz;
+mod job;
 mod kept_case;
 mod kernels;
 mod out_folder;
