@@ -82,5 +82,6 @@ pub mod number;
 pub mod shrink;
 pub mod source;
 pub mod subject;
+pub mod suite;
 pub mod tensor;
 pub mod tree;
