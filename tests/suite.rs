@@ -174,6 +174,14 @@ fn a_narrow_kernel_is_compared_where_it_can_be() {
 }
 
 #[test]
+fn the_readme_shows_the_example() {
+    let file = include_str!("../examples/tiny-attention/tests/attention.rs");
+    assert!(file.lines().count() < 25);
+    let (_, code) = file.split_once("\n\n").unwrap();
+    assert!(include_str!("../README.md").contains(code));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_report() {
     let suite = suite(forward);
     let run = |suite: &Suite| suite.run(Test::RefusedOrRight).unwrap();
