@@ -6,10 +6,13 @@ mod tiny_attention;
 
 use lastbit::finding::{Axis, Finding, Kind};
 use lastbit::subject::attention::feature::Feature;
-use lastbit::subject::attention::kernel::{AttentionKernel, Attributes, Identity, KernelError};
+use lastbit::subject::attention::implementation::Implementation;
+use lastbit::subject::attention::kernel::{AttentionKernel, Attributes, Identity, KernelError, Outputs, PagedCall};
 use lastbit::subject::attention::per_sequence::{PerSequence, SequenceCall};
+use lastbit::subject::attention::reference::Reference;
 use lastbit::suite::{Failure, Found, Suite, Test};
 use std::path::Path;
+use std::sync::Arc;
 use tiny_attention::{Shape, attention};
 
 type Forward = fn(&SequenceCall<'_>, &mut [f32], &mut [f32]) -> Result<(), KernelError>;
@@ -171,6 +174,46 @@ fn a_narrow_kernel_is_compared_where_it_can_be() {
     let only = narrow.only(|problem| problem.d_qk == 16 && problem.softcap.is_none() && problem.mask.window_left.is_none());
     let fitted = only.run(Test::TrainAgainstInfer).unwrap();
     assert!(fitted.outside > 0 && fitted.refused < report.refused, "{fitted}");
+}
+
+/// A server that has only the paged call, against a training kernel of another make.
+#[test]
+fn a_pair_of_kernels_with_one_call_form_each() {
+    struct Served {
+        reference: Reference,
+        spoils_pages: bool,
+    }
+    impl AttentionKernel for Served {
+        fn identity(&self) -> Identity {
+            Identity::cpu("served", "2")
+        }
+        fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            let shortened: Vec<u32>;
+            let mut call = *call;
+            // A page size taken for granted: what lies past the second slot of a one-page sequence is not read.
+            if self.spoils_pages && call.block_table.is_some() && call.cu_seqlens_q.len() == 2 {
+                shortened = call.cache_seqlens.iter().map(|&it| it.min(2)).collect();
+                call.cache_seqlens = &shortened;
+            }
+            self.reference.paged(&call, outputs)
+        }
+    }
+    let suite = |spoils_pages| {
+        let served = Served { reference: Reference::default(), spoils_pages };
+        let suite = Suite::pair(Implementation::reference(Reference::default()), Implementation::kernel(Arc::new(served)));
+        suite.cases(40).folder(env!("CARGO_TARGET_TMPDIR"))
+    };
+    assert_eq!(suite(false).run(Test::TrainAgainstInfer).unwrap().refused, 0);
+    let report = suite(false).run(Test::Relation(Axis::Pages)).unwrap();
+    assert!(report.relations[1] >= 40 && report.relations[0] == 0, "{report}");
+    let found = found(&suite(true), Test::Relation(Axis::Pages));
+    assert!(found.text.contains("verdict: not invariant to pages (infer)"), "{}", found.text);
+    assert!(
+        found.text.contains("[run.train]\nkernel = \"ref\"\n") && found.text.contains("\nname = \"served\"\n"),
+        "{}",
+        found.text
+    );
+    assert!(suite(false).replay(&found.file.unwrap()).unwrap().contains("verdict: match"));
 }
 
 #[test]
