@@ -9,7 +9,7 @@ use crate::subject::attention::check::Pair;
 use crate::subject::attention::draw::Profile;
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::oracle::Mode;
-use crate::subject::attention::text::{CaseFile, KernelFields, Run, print as print_case};
+use crate::subject::attention::text::{CaseFile, KernelFields, KernelText, Run, print as print_case};
 use sha2::{Digest as _, Sha256};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn kernel_fields(side: &str, kernel: &Implementation) -> impl Iterator<Item = (S
 fn generator(attention: &Attention, seed: u64) -> String {
     let mut digest = Sha256::new();
     for index in 0..GENERATOR_CASES {
-        let none = || KernelFields(Vec::new());
+        let none = || KernelText::Reference(KernelFields(Vec::new()));
         let run = Run { train: none(), infer: none(), oracle: String::new(), relation: None, expect: String::new() };
         let case = attention.draw(seed, index).case;
         digest.update(print_case(&CaseFile { comment: String::new(), case, run }));

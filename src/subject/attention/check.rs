@@ -124,12 +124,16 @@ impl Pair {
         }
         if self.witness && matches!(trial.checks, Checks::Turn(_)) {
             verdict.capable = capable(&case.problem);
-            if verdict.capable {
-                let reference = self.train.reference.as_ref().or(self.infer.reference.as_ref());
-                verdict.order_sensitive = reference.and_then(|it| order_sensitive(it, case, &inputs));
-            }
+            verdict.order_sensitive = self.witnessed(case, &inputs);
         }
         verdict
+    }
+
+    /// Whether another order of summation would change a bit of the case: whether its match could have failed. Asked of a
+    /// reference kernel, the training side's stand-in where neither side is one. `None` where no row has three keys.
+    pub fn witnessed(&self, case: &Case, inputs: &Inputs) -> Option<bool> {
+        let reference = self.train.reference.clone().or(self.infer.reference.clone()).unwrap_or_else(|| self.train.stand_in());
+        capable(&case.problem).then(|| order_sensitive(&reference, case, inputs)).flatten()
     }
 
     /// Bits of `o` and `lse`, train against infer, in every production of a row.

@@ -46,6 +46,11 @@ impl Explanation {
 /// Runs a trial and explains one finding: the one with the expected signature, else the headline. `file` is the name in the replay
 /// command.
 pub fn explain(pair: &Pair, trial: &Trial, file: &str, expected: Option<&str>) -> Explanation {
+    explain_with(pair, trial, &format!("lastbit replay {file}"), expected)
+}
+
+/// As [`explain`], with the whole command that replays the case.
+pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<&str>) -> Explanation {
     let mut scratch = pair.scratch();
     let verdict = pair.check(trial, &mut scratch);
     let mut text = format!("case: {}\n", show::summary(&trial.case));
@@ -80,7 +85,7 @@ pub fn explain(pair: &Pair, trial: &Trial, file: &str, expected: Option<&str>) -
             }
         }
     }
-    let _ = writeln!(text, "replay: lastbit replay {file}");
+    let _ = writeln!(text, "replay: {command}");
     Explanation { verdict, cause: the_cause, text }
 }
 

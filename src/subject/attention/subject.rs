@@ -29,11 +29,13 @@ impl Attention {
     fn granules(&self) -> Vec<u32> {
         let mut granules = Vec::new();
         for side in [&self.pair.train, &self.pair.infer] {
-            let Some(reference) = &side.reference else { continue };
-            if let Block::Size(block) = reference.numerics.softmax.block {
+            // What it computes; what it declares, where only that is known.
+            let computed = side.reference.as_ref().map(|it| it.numerics);
+            let Some(numerics) = computed.or_else(|| side.kernel.numerics()) else { continue };
+            if let Block::Size(block) = numerics.softmax.block {
                 granules.push(block);
             }
-            if let Split::FixedSize(split) = reference.numerics.grid.split {
+            if let Split::FixedSize(split) = numerics.grid.split {
                 granules.push(split);
             }
         }

@@ -1,7 +1,7 @@
 //! Which relations a case gets, and with which parameters.
 
 use super::{Relation, SidedRelation};
-use crate::finding::Path;
+use crate::finding::{Axis, Path};
 use crate::source::Source;
 use crate::subject::attention::{Case, Sequence, Side};
 
@@ -35,18 +35,22 @@ const ROTATION: [Slot; 20] = [
 /// `count` relations that fit the case, starting at place `turn` of the rotation; fewer when fewer fit.
 pub fn rotate(case: &Case, turn: u64, count: usize, source: &mut dyn Source) -> Vec<SidedRelation> {
     let start = (turn % ROTATION.len() as u64) as usize * count;
-    (0..ROTATION.len())
-        .map(|n| ROTATION[(start + n) % ROTATION.len()])
-        .filter_map(|(path, draw)| {
-            let relation = draw(case, source)?;
-            let sided = SidedRelation { path, relation };
-            // A variant that changes nothing would be a repeat under another name.
-            let variant = sided.apply(case)?;
-            let unchanged = matches!(relation, Relation::Repeat | Relation::Poison);
-            (unchanged || variant.case != *case).then_some(sided)
-        })
-        .take(count)
-        .collect()
+    (0..ROTATION.len()).filter_map(|n| draw(ROTATION[(start + n) % ROTATION.len()], case, source)).take(count).collect()
+}
+
+/// Every relation of one axis that fits the case, on both paths.
+pub fn along(case: &Case, axis: Axis, source: &mut dyn Source) -> Vec<SidedRelation> {
+    let drawn = ROTATION.into_iter().filter_map(|slot| draw(slot, case, source));
+    drawn.filter(|it| it.relation.axis() == axis).collect()
+}
+
+fn draw((path, draw): Slot, case: &Case, source: &mut dyn Source) -> Option<SidedRelation> {
+    let relation = draw(case, source)?;
+    let sided = SidedRelation { path, relation };
+    // A variant that changes nothing would be a repeat under another name.
+    let variant = sided.apply(case)?;
+    let unchanged = matches!(relation, Relation::Repeat | Relation::Poison);
+    (unchanged || variant.case != *case).then_some(sided)
 }
 
 /// The relations that take one feature of a plan away each: where a kernel differs from itself, one of them shows why.

@@ -5,7 +5,7 @@
 mod draw;
 mod text;
 
-pub use draw::{rotate, undo};
+pub use draw::{along, rotate, undo};
 
 use super::drive::schedule;
 use super::select::{Keep, Selection, fit_plans};
