@@ -141,7 +141,7 @@ mod tests {
         for (other, name) in [
             (Job { train: "ref:aligned,softmax.block=16".into(), ..job.clone() }, "train.softmax.block"),
             (Job { infer: "ref:aligned,actual.anchor=top_left".into(), ..job.clone() }, "infer.actual.anchor"),
-            (Job { infer: "ref:aligned,profile=p-bf16".into(), ..job.clone() }, "infer.profile.score.order"),
+            (Job { infer: "ref:aligned,profile=p-bf16".into(), ..job.clone() }, "infer.profile.kv.descale"),
             (Job { seed: 2, ..job.clone() }, "seed"),
             (Job { profile: Profile::Mixed, ..job.clone() }, "profile"),
             (Job { oracle: Mode::Off, ..job.clone() }, "oracle"),
