@@ -9,6 +9,7 @@ pub(super) use size::size;
 
 use size::DEFAULT_BLOCK_Q;
 
+use super::relation::simpler_context;
 use super::select::{Keep, Selection, fit_plans};
 use super::trial::{Checks, Trial};
 use super::{Anchor, Cache, Case, Data, InferPlan, Inputs, Literal, Problem, Regime, Request, Side, TrainLayout};
@@ -214,6 +215,8 @@ fn train_plans(case: &Case) -> Vec<Case> {
     }
     cases.push(changed(case, |case| case.train.order = identity(case.train.order.len())));
     cases.push(changed(case, |case| case.train.block_q = DEFAULT_BLOCK_Q));
+    cases.extend(simpler_context(case.train.context).into_iter().map(|it| changed(case, |case| case.train.context = it)));
+    cases.extend(fewer_heads(case, case.train.head_ranks).map(|ranks| changed(case, |case| case.train.head_ranks = ranks)));
     cases
 }
 
@@ -243,7 +246,18 @@ fn infer_plans(case: &Case) -> Vec<Case> {
     for bucket in down(case.infer.bucket, 1) {
         plan(&|infer| infer.bucket = bucket);
     }
+    for context in simpler_context(case.infer.context) {
+        plan(&|infer| infer.context = context);
+    }
+    for ranks in fewer_heads(case, case.infer.head_ranks) {
+        plan(&|infer| infer.head_ranks = ranks);
+    }
     cases
+}
+
+/// Fewer head-parallel ranks that the heads can be divided between, the fewest first.
+fn fewer_heads(case: &Case, ranks: u32) -> impl Iterator<Item = u32> {
+    (1..ranks).filter(|&ranks| case.problem.divides_heads(ranks))
 }
 
 fn requests(case: &Case, n: usize) -> Vec<Case> {
