@@ -205,8 +205,11 @@ fn aligned_is_quiet_under_ranks() {
     assert!(context > 120 && heads > 60, "{context} {heads}");
 }
 
+/// Query heads, KV heads and sinks of each call.
+type Log = Arc<Mutex<Vec<(usize, usize, Vec<f32>)>>>;
+
 /// Writes down the heads of its calls; says nothing of context-parallel ranks.
-struct Heads(Reference, Arc<Mutex<Vec<(usize, usize, Vec<f32>)>>>);
+struct Heads(Reference, Log);
 
 impl Heads {
     fn note(&self, call: Call<'_>) {
@@ -246,7 +249,7 @@ impl AttentionKernel for Heads {
 
 #[test]
 fn each_rank_calls_with_its_own_heads() {
-    let log = Arc::new(Mutex::new(Vec::new()));
+    let log = Log::default();
     let kernel = Heads(Reference::default(), log.clone());
     let mut replicated = 0;
     for index in 0..400 {

@@ -3,6 +3,7 @@
 use super::setup::{Results, Setup, Step, causal};
 use lastbit::number::Dtype;
 use lastbit::subject::attention::conventions::Conventions;
+use lastbit::subject::attention::kernel::KernelError;
 use lastbit::subject::attention::numerics::{Block, Context, Numerics, Passes, Rescale, Scope};
 use lastbit::subject::attention::recipe::Recipe;
 use lastbit::subject::attention::reference::Reference;
@@ -363,6 +364,16 @@ fn aligned_is_the_textbook_loop() {
         let bits: Vec<u32> = acc.iter().map(|a| (a / sum).to_bits()).collect();
         assert_eq!(results.o[row], bits);
         assert_eq!(results.lse[row], [(max + core_math::logf(sum)).to_bits()]);
+    }
+}
+
+#[test]
+fn ranks_without_positions_are_a_failed_call() {
+    let mut setup = Setup::zeros(1, 1, 1, &[1.0]);
+    for (ranks, length) in [(0, 4), (2, 0)] {
+        setup.context = Some(ContextParallel { ranks, shards: Shards::Contiguous, length });
+        let error = setup.try_varlen(&Reference::default()).unwrap_err();
+        assert!(matches!(&error, KernelError::Failed(reason) if reason.contains("context ranks")), "{error:?}");
     }
 }
 

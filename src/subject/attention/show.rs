@@ -381,6 +381,17 @@ sequences   = cached before   + prefix hit   * new rows   - empty rows   | page 
     }
 
     #[test]
+    fn ranks_are_named() {
+        let mut case = case();
+        case.train.context = Some(ContextParallel { ranks: 3, shards: Shards::Zigzag, length: 16 });
+        case.infer.context = Some(ContextParallel { ranks: 2, shards: Shards::Contiguous, length: 4 });
+        case.infer.head_ranks = 2;
+        let summary = summary(&case);
+        assert!(summary.contains("block_q 64, 3 context ranks with zigzag chunks of 16 | pages"), "{summary}");
+        assert!(summary.contains("decode), 2 context ranks with chunks of 4, 2 head ranks | mirror"), "{summary}");
+    }
+
+    #[test]
     fn the_empty_batch_is_shown() {
         let mut case = case();
         case.problem.sequences.clear();

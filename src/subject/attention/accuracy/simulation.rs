@@ -383,10 +383,13 @@ fn partials(n: &Numerics, row: &Row) -> Vec<Vec<Range<usize>>> {
             Split::FixedCount(count) => keys.len().div_ceil(count as usize),
             Split::CacheBoundary => (keys.len() / 3).max(1),
         };
-        if n.grid.split == Split::CacheBoundary && size < keys.len() {
-            return vec![vec![keys.start..keys.start + size], vec![keys.start + size..keys.end]];
-        }
-        keys.clone().step_by(size).map(|at| vec![at..(at + size).min(keys.end)]).collect::<Vec<_>>()
+        let cuts: Vec<usize> = match n.grid.split {
+            Split::CacheBoundary => vec![keys.start, keys.start + size],
+            _ => keys.clone().step_by(size).collect(),
+        };
+        let ends = cuts.iter().skip(1).copied().chain([keys.end]);
+        let parts = cuts.iter().zip(ends).filter(|(start, end)| *start < end);
+        parts.map(|(&start, end)| std::iter::once(start..end).collect()).collect::<Vec<Vec<_>>>()
     };
     let keys = row.k.len();
     let Some(context) = row.context.filter(|_| n.grid.context != Context::AllGather) else { return split(0..keys) };

@@ -40,8 +40,8 @@ fn check_rules(case: &Case) {
     assert!(stepwise || case.infer.budget.is_none());
     for (context, head_ranks) in plans(case) {
         assert!(context.is_none_or(|it| [2, 3, 4, 8].contains(&it.ranks) && it.length >= 1));
-        assert!(p.q_heads() as u32 % head_ranks == 0);
-        assert!(p.kv_heads() as u32 % head_ranks == 0 || head_ranks % p.kv_heads() as u32 == 0);
+        let (ranks, kv_heads) = (head_ranks as usize, p.kv_heads());
+        assert!(p.q_heads().is_multiple_of(ranks) && (kv_heads.is_multiple_of(ranks) || ranks.is_multiple_of(kv_heads)));
     }
     for (sequence, request) in p.sequences.iter().zip(&case.infer.requests) {
         assert!(request.hit < sequence.q || request.hit == 0);
