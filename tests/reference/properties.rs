@@ -3,12 +3,13 @@
 use super::setup::{Results, Setup, Step, causal};
 use lastbit::number::Dtype;
 use lastbit::subject::attention::conventions::Conventions;
-use lastbit::subject::attention::numerics::{Block, Numerics, Passes, Rescale, Scope};
+use lastbit::subject::attention::kernel::KernelError;
+use lastbit::subject::attention::numerics::{Block, Context, Numerics, Passes, Rescale, Scope};
 use lastbit::subject::attention::recipe::Recipe;
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::reference::preset::PRESETS;
 use lastbit::subject::attention::reference::trace::{Label, first_divergence};
-use lastbit::subject::attention::{Anchor, Mask, Side};
+use lastbit::subject::attention::{Anchor, ContextParallel, Mask, Shards, Side};
 
 /// Fixed choices from a seed (SplitMix64).
 struct Draw(u64);
@@ -42,6 +43,13 @@ impl Draw {
     }
 }
 
+/// One rank in half of the draws, else up to eight, with chunks around those of the splits.
+fn draw_context(draw: &mut Draw) -> Option<ContextParallel> {
+    let shards = draw.pick(&[Shards::Contiguous, Shards::Zigzag]);
+    let length = draw.pick(&[1, 2, 3, 5, 8, 10, 16, 40]);
+    draw.one_in(2).then(|| ContextParallel { ranks: draw.pick(&[2, 3, 3, 4, 8]), shards, length })
+}
+
 fn draw_setup(draw: &mut Draw) -> Setup {
     let sequences: Vec<(u32, u32)> = (0..1 + draw.below(3))
         .map(|_| {
@@ -70,6 +78,7 @@ fn draw_setup(draw: &mut Draw) -> Setup {
         ..Setup::default()
     };
     let heads = setup.heads();
+    setup.context = draw_context(draw);
     setup.sinks = draw.one_in(4).then(|| (0..heads).map(|_| draw.value()).collect());
     setup.slopes = draw.one_in(4).then(|| (0..heads).map(|h| 0.5 / (h + 1) as f32).collect());
     let (rows, keys) = setup.sequences.iter().fold((0, 0), |(q, kv), s| (q + s.0 as usize, kv + s.1 as usize));
@@ -106,6 +115,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("grid.merge", &["sequential", "tree"]),
     ("grid.lse_dtype", &["f32", "bf16"]),
     ("grid.partial_dtype", &["f32", "bf16"]),
+    ("grid.context", &["all_gather", "gather_partials", "ring_state", "ring_lse"]),
     ("finish", &["divide", "reciprocal"]),
     ("store", &["rne", "truncate"]),
 ];
@@ -133,6 +143,8 @@ fn draw_kernel(draw: &mut Draw) -> Reference {
         numerics.softmax.scope = Scope::Tile;
         numerics.softmax.rescale = Rescale::Threshold(0.5);
         numerics.softmax.block = Block::Size(4);
+        numerics.grid.context = Context::AllGather;
+        numerics.validate().unwrap();
     }
     let mut kernel = Reference::new(numerics);
     if draw.one_in(4) {
@@ -190,6 +202,7 @@ fn aligned_has_the_same_bits_in_every_call_form() {
             setup.mask = Mask { window_left: setup.mask.window_left, ..causal() };
         }
         let packed = setup.varlen(&kernel);
+        setup.context = draw_context(&mut draw);
         for (side, pad) in [(Side::Left, 0), (Side::Left, 5), (Side::Right, 3)] {
             let (dense, _) = setup.dense(&kernel, side, pad);
             assert_rows_equal(&packed, &dense, &format!("seed {seed}: dense, {side:?}, {pad} more slots"));
@@ -209,9 +222,10 @@ fn equal_recipes_give_equal_bits() {
         let kernel = draw_kernel(&mut draw);
         let packed = setup.varlen(&kernel);
         let recipes: Vec<Recipe> = (0..packed.o.len()).map(|row| setup.recipe(&kernel, row)).collect();
-        let mut others = schedule(&setup, &kernel, &mut draw);
+        let again = |draw: &mut Draw| Setup { context: draw_context(draw), ..setup.clone() };
+        let mut others = schedule(&again(&mut draw), &kernel, &mut draw);
         for side in [Side::Left, Side::Right] {
-            let (dense, dense_recipes) = setup.dense(&kernel, side, draw.below(7) as usize);
+            let (dense, dense_recipes) = again(&mut draw).dense(&kernel, side, draw.below(7) as usize);
             for (row, recipe) in dense_recipes.into_iter().enumerate() {
                 others.push((row, dense.o[row].clone(), dense.lse[row].clone(), recipe));
             }
@@ -299,6 +313,9 @@ fn the_tree_of_a_recipe_is_the_order_of_the_kernel() {
                 kernel.numerics.set(field, draw.pick(values)).unwrap();
             }
         }
+        // One state around a ring is still one sum.
+        setup.context = draw_context(&mut draw);
+        kernel.numerics.grid.context = draw.pick(&[Context::AllGather, Context::RingState]);
         let tree = setup.recipe(&kernel, 0).tree().unwrap();
         let trace = setup.trace(&kernel, 0, 0);
         let last = trace.0.iter().rev().find(|step| matches!(step.label, Label::Accumulator { .. })).unwrap().bits;
@@ -347,6 +364,16 @@ fn aligned_is_the_textbook_loop() {
         let bits: Vec<u32> = acc.iter().map(|a| (a / sum).to_bits()).collect();
         assert_eq!(results.o[row], bits);
         assert_eq!(results.lse[row], [(max + core_math::logf(sum)).to_bits()]);
+    }
+}
+
+#[test]
+fn ranks_without_positions_are_a_failed_call() {
+    let mut setup = Setup::zeros(1, 1, 1, &[1.0]);
+    for (ranks, length) in [(0, 4), (2, 0)] {
+        setup.context = Some(ContextParallel { ranks, shards: Shards::Contiguous, length });
+        let error = setup.try_varlen(&Reference::default()).unwrap_err();
+        assert!(matches!(&error, KernelError::Failed(reason) if reason.contains("context ranks")), "{error:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use lastbit::subject::attention::kernel::{
 use lastbit::subject::attention::recipe::Recipe;
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::reference::trace::Trace;
-use lastbit::subject::attention::{Anchor, Mask, Side};
+use lastbit::subject::attention::{Anchor, ContextParallel, Mask, Side};
 use lastbit::tensor::Tensor;
 
 /// A pattern that no result has.
@@ -28,6 +28,7 @@ pub struct Setup {
     pub sinks: Option<Vec<f32>>,
     pub slopes: Option<Vec<f32>>,
     pub block_q: usize,
+    pub context: Option<ContextParallel>,
     pub dtype: Dtype,
     pub out: Dtype,
     /// `[total_q, heads, d_qk]`, `[total_kv, kv_heads, d_qk]`, `[total_kv, kv_heads, d_v]`.
@@ -51,6 +52,7 @@ impl Default for Setup {
             sinks: None,
             slopes: None,
             block_q: 1,
+            context: None,
             dtype: Dtype::F32,
             out: Dtype::F32,
             q: vec![],
@@ -122,7 +124,7 @@ impl Setup {
             alibi_slopes: self.slopes.as_deref(),
             block_q: self.block_q,
             kv_scales: None,
-            context: None,
+            context: self.context,
             out_dtype: self.out,
         }
     }

@@ -87,7 +87,11 @@ impl Pair {
         let (oracle, pair, mut relations) = match trial.checks {
             Checks::Turn(turn) => {
                 let mut source = Stream::new(turn, RELATION_STREAM);
-                (true, true, rotate(case, turn, RELATIONS_PER_CASE, &mut source))
+                let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut source);
+                // A kernel that does not say that it can work as ranks is not asked to.
+                let ranks = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
+                drawn.retain(|it| !ranks(it) || self.side(it.path).kernel.context_parallel());
+                (true, true, drawn)
             }
             Checks::Only { oracle, pair, relation } => (oracle, pair, relation.into_iter().collect()),
         };

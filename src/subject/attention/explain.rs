@@ -4,7 +4,7 @@
 
 use super::cause::{Cause, cause};
 use super::check::Pair;
-use super::drive::Poison;
+use super::drive::{Observed, Poison};
 use super::implementation::Implementation;
 use super::kernel::Call;
 use super::recipe::{Recipe, RecipeDifference};
@@ -270,15 +270,16 @@ fn row_run(pair: &Pair, path: Path, case: &Case, poison: Poison, index: &Index) 
     let packed = inputs.q_start[sequence] + at("row") as usize;
     let head = at("head") as usize;
     let mut earlier = at("again");
-    let mut observer = |call: Call<'_>, rows: &[u32]| {
+    let mut observer = |seen: Observed<'_>| {
         if found.trace.is_none()
-            && let Some(row) = rows.iter().position(|&row| row as usize == packed)
+            && seen.heads.contains(&head)
+            && let Some(row) = seen.rows.iter().position(|&row| row as usize == packed)
         {
             // Productions of the row before the one that differs; a path that has fewer shows its only one.
             if earlier > 0 && path == Path::Infer {
                 earlier -= 1;
             } else {
-                watch(&mut found, &reference, call, row, head);
+                watch(&mut found, &reference, seen.call, row, head - seen.heads.start);
             }
         }
     };

@@ -243,6 +243,12 @@ pub trait AttentionKernel: Send + Sync {
         true
     }
 
+    /// Whether a call may stand for a context-parallel group ([`Attributes::context`]): the kernel owns the communication. A kernel
+    /// that says no is never asked.
+    fn context_parallel(&self) -> bool {
+        false
+    }
+
     /// Packed tensors.
     ///
     /// # Errors

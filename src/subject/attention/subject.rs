@@ -55,7 +55,8 @@ impl Subject for Attention {
 
     fn draw(&self, seed: u64, index: u64) -> Trial {
         let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
-        let hints = Hints { granules: self.granules(), captured: captured.as_ref() };
+        let one_rank = [&self.pair.train, &self.pair.infer].map(|side| !side.kernel.context_parallel());
+        let hints = Hints { granules: self.granules(), captured: captured.as_ref(), one_rank };
         let case = draw(&mut Stream::new(seed, index), self.profile, &hints);
         // Consecutive cases take consecutive places of the rotation; each seed draws other parameters.
         Trial { case, checks: Checks::Turn(mix(seed, 0).wrapping_add(index)) }

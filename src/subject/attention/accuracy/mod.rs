@@ -42,7 +42,9 @@
 //! `grid.lse_dtype` multiplies both by `e^(u_D |lse_i| + ...)`, a weight error; `|lse_i| <= g_j + ln n` for each key of the
 //! partial. A merge costs `exp` of two differences (they add up as in step 2), a logarithm and a sum in `lse` (weight errors),
 //! three to four roundings and one of `grid.partial_dtype` in the numerator, one in the mass. A key passes at most `splits - 1`
-//! merges in sequence, `log2` of the split slots in a tree, and one more for a sink.
+//! merges in sequence, `log2` of the split slots in a tree, and one more for a sink. Context-parallel chunks that are cut by
+//! themselves are splits too, each with one part more where its last split or block is cut short; under `ring_state` each chunk
+//! costs a rescale instead. Contiguous keys lie in at most `(n - 1) / length + 2` chunks of `length`.
 //!
 //! **6. Finish and store.** One rounding for a division, two for a reciprocal; then half a ULP of the output format, or one for
 //! truncation.
@@ -74,6 +76,7 @@ pub use super::oracle::{RowSums, Weighting};
 pub use row::RowBound;
 pub use score::weighting;
 
+use super::plan::ContextParallel;
 use crate::number::Dtype;
 
 #[cfg(doc)]
@@ -102,6 +105,8 @@ pub struct Facts {
     pub key_max: f64,
     /// At least the largest `|v_jx|` over the row's valid keys.
     pub value_max: f64,
+    /// The path's context-parallel ranks: chunks that are cut by themselves cost merges or rescales.
+    pub context: Option<ContextParallel>,
     /// Format of `o`.
     pub out_dtype: Dtype,
 }

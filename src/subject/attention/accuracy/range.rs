@@ -1,6 +1,6 @@
 //! Whether an intermediate can leave the range of its format.
 
-use super::super::numerics::{Block, Finish, MaxInit, Passes, ScaleAt, Store};
+use super::super::numerics::{Finish, MaxInit, ScaleAt, Store};
 use super::count::{Counts, Factors, U, log_keys, step};
 use super::{Facts, RowSums};
 use crate::number::{Dtype, ulp_size};
@@ -85,7 +85,7 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
 
     if let Some(start) = start(counts, facts) {
         // The least maximum of any partial: a split or, with a sink, all keys may lie far below m.
-        let spread = if counts.partials() || sums.sink { sums.magnitude_max } else { 0.0 };
+        let spread = if counts.partials || sums.sink { sums.magnitude_max } else { 0.0 };
         if start - (sums.max_score - spread) > DEEPEST {
             return Some("scores may lie so far below softmax.max_init that all weights underflow");
         }
@@ -103,7 +103,7 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
     }
     // Weights are taken against the maximum so far, so an early block may weigh more than in the end.
     let mut accumulated = largest_weight * keys * facts.value_max;
-    if (n.softmax.passes == Passes::TwoPass || n.softmax.block == Block::Whole) && !counts.partials() && !sums.sink {
+    if counts.rescales == 0.0 && !counts.partials && !sums.sink {
         let whole = sums.value_abs.iter().copied().fold(0.0, f64::max);
         // The kernel's scores move the weights; where they keep three digits, a percent covers it.
         if largest_weight == 1.0 && (0..sums.value_error.len()).all(|i| weights_hold(sums, i)) {
@@ -113,7 +113,7 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
     if sum_overflows(accumulated, keys + 2.0, n.value.acc) {
         return Some("a sum of weighted values may overflow value.acc");
     }
-    if counts.partials() {
+    if counts.partials {
         if exceeds(facts.value_max, n.grid.partial_dtype) || exceeds(2.0 * facts.value_max, Dtype::F32) {
             return Some("a partial output may overflow grid.partial_dtype");
         }

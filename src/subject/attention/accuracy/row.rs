@@ -73,7 +73,7 @@ impl<'a> RowBound<'a> {
     /// # Panics
     /// If `weighting` is not a place in `sums`.
     pub fn new(numerics: Option<&Numerics>, facts: &Facts, sums: &'a RowSums, weighting: usize) -> RowBound<'a> {
-        let counts = Counts::of(numerics, facts.keys, facts.slots);
+        let counts = Counts::of(numerics, facts);
         let state = if sums.keys == 0 && !sums.sink {
             State::Empty
         } else if let Some(reason) = check(&counts, facts, sums) {
@@ -215,7 +215,7 @@ impl Terms {
         }
         let partial = round(numerics.grid.partial_dtype);
         let mut quotient_tiny = 3.0 * ETA;
-        if counts.partials() {
+        if counts.partials {
             let stages = counts.merges + sink;
             value_factors.times(4.0 * stages, U).times(stages + 1.0, partial.relative);
             sum_factors.times(stages, U);

@@ -18,7 +18,7 @@ pub(super) struct ExponentError {
 ///
 /// Where the numerics bound nothing (a score sum with `n u >= 1`) both parts are 0, and [`RowBound`](super::RowBound) says so.
 pub fn weighting(numerics: Option<&Numerics>, facts: &Facts) -> Weighting {
-    exponent_error(&Counts::of(numerics, facts.keys, facts.slots), facts)
+    exponent_error(&Counts::of(numerics, facts), facts)
         .map_or(Weighting { per_magnitude: 0.0, constant: 0.0 }, |error| error.weighting)
 }
 
@@ -82,7 +82,7 @@ pub(super) fn exponent_error(counts: &Counts<'_>, facts: &Facts) -> Option<Expon
 
     // Step 5: the log-sum-exps of the partials.
     let mut merge = 0.0;
-    if counts.partials() {
+    if counts.partials {
         let lse = round(counts.numerics.grid.lse_dtype);
         let stages = counts.merges + sink + 1.0;
         let roundings = expm1(stages * log1p(2.0 * U + lse.relative));

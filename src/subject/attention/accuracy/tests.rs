@@ -1,6 +1,7 @@
 //! The bound holds for a simulated kernel over numerics and regimes, and finds planted losses of precision.
 
 use super::super::numerics::*;
+use super::super::plan::{ContextParallel, Shards};
 use super::simulation::{Row, Truth, run, truth};
 use super::{Bound, RowBound, weighting};
 use crate::number::Dtype;
@@ -160,7 +161,14 @@ fn draw(kind: Kind, dice: &mut Dice) -> Row {
         slope: (dice.below(5) == 0).then(|| dice.pick(&[0.3, 1.0, 0.01])),
         sink: (dice.below(5) == 0).then(|| 3.0 * dice.normal() + if dice.below(4) == 0 { 50.0 } else { 0.0 }),
         out: dice.pick(&[Dtype::F32, Dtype::F32, Dtype::BF16, Dtype::F16]),
+        context: None,
     }
+}
+
+/// Ranks for a row of any length: up to 128 chunks, most of them hit.
+fn ranks(dice: &mut Dice) -> ContextParallel {
+    let shards = dice.pick(&[Shards::Contiguous, Shards::Zigzag]);
+    ContextParallel { ranks: dice.pick(&[2, 3, 4, 8, 64]), shards, length: 1 + dice.below(17) as u32 }
 }
 
 fn difference(value: f64, truth: &Float) -> f64 {
@@ -195,13 +203,15 @@ impl Tally {
     }
 }
 
-/// Runs each kernel over `rows` rows of all kinds, judged by its own numerics, or as undeclared.
-fn campaign(kernels: &[Numerics], undeclared: bool, rows: u32, seed: u64) -> Vec<Tally> {
-    let mut dice = Dice(seed);
+/// Runs each kernel over `rows` rows of all kinds, judged by its own numerics, or as undeclared; `parallel`: as context-parallel
+/// ranks.
+fn campaign(kernels: &[Numerics], undeclared: bool, parallel: bool, rows: u32, seed: u64) -> Vec<Tally> {
+    let (mut dice, mut rank_dice) = (Dice(seed), Dice(seed));
     let mut tallies: Vec<Tally> = kernels.iter().map(|_| Tally::default()).collect();
     for i in 0..rows {
         let kind = KINDS[i as usize % KINDS.len()];
-        let row = draw(kind, &mut dice);
+        let mut row = draw(kind, &mut dice);
+        row.context = parallel.then(|| ranks(&mut rank_dice));
         let mut facts = row.facts();
         if i % 2 == 1 {
             // Facts for a batch of rows, of which this one is not the longest.
@@ -231,9 +241,13 @@ fn campaign(kernels: &[Numerics], undeclared: bool, rows: u32, seed: u64) -> Vec
 }
 
 fn hold(changes: &[&str], undeclared: bool) {
+    hold_with(changes, undeclared, false);
+}
+
+fn hold_with(changes: &[&str], undeclared: bool, parallel: bool) {
     let kernels: Vec<Numerics> = changes.iter().map(|c| numerics(c)).collect();
     let rows = 1000;
-    for (name, mut tally) in changes.iter().zip(campaign(&kernels, undeclared, rows, 1)) {
+    for (name, mut tally) in changes.iter().zip(campaign(&kernels, undeclared, parallel, rows, 1)) {
         tally.shares.sort_by(f64::total_cmp);
         println!(
             "[{name}] within {} unbounded {} out of range {}; largest error/bound o {:.3} lse {:.3}; normal f32 median {:.4}, largest {:.3}",
@@ -337,6 +351,62 @@ fn undeclared_numerics_cover_f32_kernels() {
     );
 }
 
+#[test]
+fn the_bound_holds_over_context_parallel_ranks() {
+    hold_with(
+        &[
+            "grid.context=gather_partials",
+            "grid.context=gather_partials grid.split=fixed_size(4) grid.merge=tree softmax.block=3",
+            "grid.context=gather_partials grid.split=fixed_count(2) grid.partial_dtype=bf16",
+            "grid.context=ring_lse softmax.block=4",
+            "grid.context=ring_lse grid.split=fixed_size(5) grid.lse_dtype=bf16",
+            "grid.context=ring_lse softmax.passes=two_pass grid.partial_dtype=f16",
+            "grid.context=ring_state softmax.block=4",
+            "grid.context=ring_state softmax.block=whole value.acc=bf16",
+            "grid.context=ring_state score.scale=folded_log2e score.fma=true softmax.rescale=threshold(4)",
+        ],
+        false,
+        true,
+    );
+}
+
+#[test]
+fn undeclared_numerics_cover_context_parallel_kernels() {
+    hold_with(
+        &[
+            "",
+            "grid.context=gather_partials",
+            "grid.context=gather_partials grid.split=fixed_count(2)",
+            "grid.context=ring_lse score.scale=folded_log2e",
+            "grid.context=ring_state softmax.block=7",
+        ],
+        true,
+        true,
+    );
+}
+
+/// Contiguous keys may touch one chunk more than their length fills, and a ring has a partial for each rank.
+#[test]
+fn ranks_cost_merges_and_rescales() {
+    let facts = |context| super::Facts { keys: 10, slots: 10, context, ..draw(Kind::Normal, &mut Dice(6)).facts() };
+    let ranks = |shards, length| Some(ContextParallel { ranks: 4, shards, length });
+    let count = |changes: &str, context| {
+        let n = numerics(&format!("softmax.block=8 {changes}"));
+        let counts = super::count::Counts::of(Some(&n), &facts(context));
+        (counts.merges as u32, counts.rescales as u32, counts.partials)
+    };
+    let (contiguous, zigzag) = (ranks(Shards::Contiguous, 4), ranks(Shards::Zigzag, 3));
+    assert_eq!(count("", contiguous), (0, 2, false), "gathered keys are as on one rank");
+    assert_eq!(count("grid.context=ring_state", None), (0, 2, false));
+    // Ten keys may touch four chunks of four.
+    assert_eq!(count("grid.context=gather_partials", contiguous), (3, 2, true));
+    assert_eq!(count("grid.context=ring_state", contiguous), (0, 5, false));
+    assert_eq!(count("grid.context=ring_lse", zigzag), (3, 3, true));
+    assert_eq!(count("grid.context=gather_partials grid.split=fixed_size(2)", contiguous), (8, 2, true));
+    assert_eq!(count("grid.context=gather_partials grid.split=fixed_size(2) grid.merge=tree", contiguous), (4, 2, true));
+    assert_eq!(count("grid.context=ring_lse grid.split=fixed_size(2) grid.merge=tree", contiguous), (8, 2, true));
+}
+
 /// For each kernel (and whether it drops the last key), the shares of f32 outputs of normal rows that exceed the bound of the base
 /// numerics, and the undeclared bound.
 fn caught(kernels: &[(&str, bool)], keys: usize, rows: u32) -> Vec<[f64; 2]> {
@@ -356,6 +426,7 @@ fn caught(kernels: &[(&str, bool)], keys: usize, rows: u32) -> Vec<[f64; 2]> {
             slope: None,
             sink: None,
             out: Dtype::F32,
+            context: None,
         };
         let facts = row.facts();
         let Truth { o, sums, .. } = truth(&row, &judges.map(|judge| weighting(judge, &facts)));

@@ -113,6 +113,30 @@ pub(super) enum Steps {
 pub(super) const STEPS: &[(u32, Steps)] =
     &[(20, Steps::Whole), (26, Steps::Decode), (20, Steps::Verify), (18, Steps::EvenChunks), (16, Steps::Chunks)];
 
+/// Context-parallel ranks of a plan that has them. Two partial results commute, so order needs three; eight leave ranks empty
+/// wherever sequences are short.
+pub(super) const CONTEXT_RANKS: &[(u32, u32)] = &[(24, 2), (32, 3), (26, 4), (18, 8)];
+
+/// How long the chunks of context-parallel ranks are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Chunks {
+    /// Each chunk as much of the longest sequence: what schedulers do.
+    Even,
+    /// Around blocks, splits and pages, and anything else that fits into the longest sequence.
+    Boundary,
+    /// A multiple of a block, split or page: where the grid of one rank can be kept.
+    OnGrid,
+    /// At least the longest sequence: every rank but the first is empty.
+    Long,
+}
+
+/// See [`Chunks`].
+pub(super) const CHUNKS: &[(u32, Chunks)] =
+    &[(30, Chunks::Even), (40, Chunks::Boundary), (20, Chunks::OnGrid), (10, Chunks::Long)];
+
+/// Head-parallel ranks of a plan that has them. With as many as query heads a rank has one head, and KV heads are replicated.
+pub(super) const HEAD_RANKS: &[(u32, u32)] = &[(50, 2), (30, 4), (12, 3), (8, 8)];
+
 /// The kinds of [`Regime`](crate::subject::attention::Regime), without their parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -162,9 +162,9 @@ fields! {
         AllGather = "all_gather",
         /// Each chunk gives partials, gathered and merged by their place in the sequence (decode context parallelism).
         GatherPartials = "gather_partials",
-        /// The unnormalised state goes from chunk to chunk, beginning with the row's own rank (ring attention).
+        /// The unnormalised state goes around the ring, beginning with the row's own rank (ring attention).
         RingState = "ring_state",
-        /// Each chunk gives partials, merged as they arrive around the ring, the row's own rank first.
+        /// Each rank gives a partial, merged as they arrive around the ring, the row's own rank first (ring-flash-attention).
         RingLse = "ring_lse",
     }
 }

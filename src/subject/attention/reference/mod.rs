@@ -159,7 +159,7 @@ impl Reference {
             state.position = state.layout.lay(&self.numerics, &self.actual, facts, row);
         }
         if rows.len() > 1 {
-            scratch.tile.cut(&self.numerics, facts, hull(facts, &self.actual, rows));
+            scratch.tile.cut(&self.numerics, facts, rows.start, hull(facts, &self.actual, rows));
         }
     }
 
@@ -242,6 +242,10 @@ impl AttentionKernel for Reference {
 
     fn numerics(&self) -> Option<Numerics> {
         Some(self.profile.unwrap_or(self.numerics))
+    }
+
+    fn context_parallel(&self) -> bool {
+        true
     }
 
     fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {

@@ -8,7 +8,7 @@ use super::view::Gathered;
 use crate::number::{Dtype, truncate_f64};
 use crate::subject::attention::conventions::{AlibiForm, CapOrder, Conventions, EmptyRow, LseBase, SinkInLse};
 use crate::subject::attention::kernel::Attributes;
-use crate::subject::attention::numerics::{Finish, MaxInit, Merge, Numerics, Passes, Rescale, ScaleAt, Split, Store, SumOf};
+use crate::subject::attention::numerics::{Finish, MaxInit, Merge, Numerics, Passes, Rescale, ScaleAt, Store, SumOf};
 use crate::subject::attention::recipe::{Cell, Layout};
 use std::ops::Range;
 
@@ -104,7 +104,7 @@ impl<'a> Arithmetic<'a> {
     }
 
     fn unsplit(&self) -> bool {
-        self.numerics.grid.split == Split::None
+        !self.numerics.grid.has_partials(self.attributes.context)
     }
 }
 
@@ -388,7 +388,7 @@ impl Row {
     /// Merges the partials, and the sink last; the result lies in `acc`.
     fn finish_split<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
         let d = arithmetic.attributes.d_v;
-        match arithmetic.numerics.grid.merge {
+        match arithmetic.numerics.grid.merge_under(arithmetic.attributes.context) {
             Merge::Sequential => {
                 for part in 1..self.partial_lse.len() {
                     self.merge(arithmetic, 0, part, recorder);

@@ -112,6 +112,9 @@ impl<'a> View<'a> {
                 }
             }
         }
+        if let Some(ranks) = attributes.context.filter(|it| it.ranks == 0 || it.length == 0) {
+            return Err(KernelError::Failed(format!("{} context ranks with chunks of {}", ranks.ranks, ranks.length)));
+        }
         let entries = match call {
             Call::Varlen(call) => varlen_entries(call)?,
             Call::Dense(call) => dense_entries(call)?,

@@ -9,6 +9,7 @@ pub(super) use size::size;
 
 use size::DEFAULT_BLOCK_Q;
 
+use super::relation::{Relation, SidedRelation, simpler_context};
 use super::select::{Keep, Selection, fit_plans};
 use super::trial::{Checks, Trial};
 use super::{Anchor, Cache, Case, Data, InferPlan, Inputs, Literal, Problem, Regime, Request, Side, TrainLayout};
@@ -76,7 +77,12 @@ pub(super) fn smaller(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs, pass: usi
     };
     let case = &trial.case;
     match PASSES[pass] {
-        Pass::Sequences => structural(vec![without_sequence(case, position)]),
+        Pass::Sequences => {
+            let without = without_sequence(case, position);
+            let mut candidates: Vec<Candidate<Trial>> = structural(vec![without.clone()]);
+            candidates.extend(one_place_less(trial, without));
+            candidates
+        }
         Pass::Lengths => structural(lengths(case, position / LENGTH_STEPS, position % LENGTH_STEPS)),
         Pass::Heads => structural(heads(case, position)),
         Pass::Dims => structural(dims(case, position)),
@@ -115,6 +121,14 @@ pub(super) fn redraw(trial: &Trial, n: u32) -> Option<Trial> {
 fn without_sequence(case: &Case, n: usize) -> Case {
     let kept = (0..case.problem.sequences.len()).filter(|&it| it != n);
     Selection::sequences(&case.problem, kept).apply(case)
+}
+
+/// A rotation of the batch goes one place less far where a sequence is gone.
+fn one_place_less(trial: &Trial, case: Case) -> Option<Candidate<Trial>> {
+    let Checks::Only { oracle, pair, relation: Some(sided) } = trial.checks else { return None };
+    let Relation::Position { rotate: rotate @ 2.. } = sided.relation else { return None };
+    let relation = Some(SidedRelation { relation: Relation::Position { rotate: rotate - 1 }, ..sided });
+    Some(Candidate { trial: Trial { case, checks: Checks::Only { oracle, pair, relation } }, redraw: true })
 }
 
 /// Smaller values of a length, boldest first: halving, then single steps.
@@ -214,6 +228,8 @@ fn train_plans(case: &Case) -> Vec<Case> {
     }
     cases.push(changed(case, |case| case.train.order = identity(case.train.order.len())));
     cases.push(changed(case, |case| case.train.block_q = DEFAULT_BLOCK_Q));
+    cases.extend(simpler_context(case.train.context).into_iter().map(|it| changed(case, |case| case.train.context = it)));
+    cases.extend(fewer_heads(case, case.train.head_ranks).map(|ranks| changed(case, |case| case.train.head_ranks = ranks)));
     cases
 }
 
@@ -243,7 +259,18 @@ fn infer_plans(case: &Case) -> Vec<Case> {
     for bucket in down(case.infer.bucket, 1) {
         plan(&|infer| infer.bucket = bucket);
     }
+    for context in simpler_context(case.infer.context) {
+        plan(&|infer| infer.context = context);
+    }
+    for ranks in fewer_heads(case, case.infer.head_ranks) {
+        plan(&|infer| infer.head_ranks = ranks);
+    }
     cases
+}
+
+/// Fewer head-parallel ranks that the heads can be divided between, the fewest first.
+fn fewer_heads(case: &Case, ranks: u32) -> impl Iterator<Item = u32> {
+    (1..ranks).filter(|&ranks| case.problem.divides_heads(ranks))
 }
 
 fn requests(case: &Case, n: usize) -> Vec<Case> {

@@ -1,6 +1,7 @@
 //! How large a trial is: what a shrink step must lower.
 
 use crate::number::Dtype;
+use crate::subject::attention::relation::size_of_context;
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::subject::attention::{Anchor, Cache, Case, Data, Literal, Problem, Side, TrainLayout};
 
@@ -66,6 +67,10 @@ fn knobs(trial: &Trial) -> u64 {
     knob(u64::from(infer.rotate));
     knob(u64::from(infer.budget.is_some()));
     knob(u64::from(infer.bucket - 1));
+    for (context, head_ranks) in [(train.context, train.head_ranks), (infer.context, infer.head_ranks)] {
+        knob(size_of_context(context));
+        knob(u64::from(head_ranks - 1));
+    }
     knob(u64::from(problem.softcap.is_some()));
     knob(u64::from(problem.sinks.is_some()));
     knob(u64::from(problem.alibi_slopes.is_some()));
