@@ -199,13 +199,13 @@ fn relations() -> Vec<SidedRelation> {
     let on = |path| move |relation| SidedRelation { path, relation };
     let train = [
         Relation::Repeat,
-        Relation::Neighbour { q: 1, kv: 9 },
+        Relation::Neighbour { q: 1, kv: 9, count: 1 },
         Relation::Padding { side: Side::Left, pad_q: 3, pad_kv: 5 },
         Relation::PrefixStability { seq: 0, drop: 3 },
     ];
     let infer = [
         Relation::Repeat,
-        Relation::Neighbour { q: 1, kv: 9 },
+        Relation::Neighbour { q: 1, kv: 9, count: 1 },
         Relation::Bucket { size: 4 },
         Relation::Poison,
         Relation::Pages { page: 7, shuffle: 3 },

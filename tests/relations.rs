@@ -24,7 +24,7 @@ fn any_relation(case: &Case, source: &mut Stream) -> SidedRelation {
     let relation = match n(14) {
         0 => Repeat,
         1 => Alone { seq },
-        2 => Neighbour { q: n(9), kv: n(20) },
+        2 => Neighbour { q: n(9), kv: n(20), count: 1 + n(2) },
         3 => NeighbourLength { seq, q: n(9), kv: n(20) },
         4 => NeighbourJoins { seq, join: n(6) },
         5 => Position { rotate: n(4) },

@@ -87,6 +87,7 @@ impl Checkpoint {
             seed: settings.word("seed")?,
             profile: settings.word("profile")?,
             oracle: settings.word("oracle")?,
+            pins: settings.word("pins")?,
             data: asked.maybe("data").map(|_| asked.text("data")).transpose()?.map(Into::into),
             keep_going: settings.word("keep_going")?,
             length,
@@ -297,14 +298,21 @@ mod tests {
                 seed: u64::MAX,
                 profile: Profile::Long,
                 oracle: Mode::Mpfr,
+                pins: "heads=16/2".parse().unwrap(),
                 data: Some("some/file".into()),
                 keep_going: true,
                 length: Length::Time(Duration::from_secs(7)),
             },
             configuration: Configuration(
-                [("seed", "18446744073709551615"), ("profile", "long"), ("oracle", "mpfr"), ("keep_going", "true")]
-                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                    .into(),
+                [
+                    ("seed", "18446744073709551615"),
+                    ("profile", "long"),
+                    ("oracle", "mpfr"),
+                    ("pins", "heads=16/2"),
+                    ("keep_going", "true"),
+                ]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             ),
             verdict_bytes: 17,
             state: State { statistics, found: vec![(18, "mismatch o".into())], seconds: 1.0 / 3.0 },

@@ -6,7 +6,7 @@ use super::job::{Configuration, Job};
 use super::out_folder::{CHECKPOINT, OutFolder, SUMMARY};
 use super::progress::Progress;
 use super::run_summary::{Outcome, human, json_summary};
-use super::{Failure, complain, note, print};
+use super::{Failure, complain, note, pins, print};
 use crate::exit_code;
 use crate::finding::{Finding, Kind, Verdict};
 use crate::lab::{Campaign, Done, Flow, Length, Statistics, run as run_campaign};
@@ -61,6 +61,10 @@ pub(super) struct Options {
     /// Size of the cases: quick, mixed or long [default: mixed]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
+    /// Hold every case to features of a model: d=128, d_qk=192,d_v=128, heads=16/2 (query heads/KV heads), dtype=bf16,
+    /// causal=bottom_right or none; repeated, or separated by commas
+    #[arg(long, value_name = "NAME=VALUE,...")]
+    pin: Vec<String>,
     /// Take values from captured tensors q, k, v, cu_seqlens
     #[arg(long, value_name = "FILE.safetensors")]
     data: Option<PathBuf>,
@@ -74,7 +78,14 @@ pub(super) struct Options {
 
 impl Options {
     /// What is to run. An option that is left out is that of the run to resume.
-    fn job(&self, run: Option<&Job>) -> Job {
+    ///
+    /// # Errors
+    /// A pin that means nothing.
+    fn job(&self, run: Option<&Job>) -> Result<Job, Failure> {
+        let pins = match (&self.pin[..], run) {
+            ([], Some(run)) => run.pins,
+            (lists, _) => pins(lists)?,
+        };
         let length = match (self.time, self.cases) {
             (Some(limit), _) => Some(Length::Time(limit)),
             (None, cases) => cases.map(Length::Cases),
@@ -82,7 +93,7 @@ impl Options {
         let kernel = |name: &Option<String>, of: fn(&Job) -> &String| {
             name.clone().or(run.map(|run| of(run).clone())).unwrap_or_else(|| KERNEL.to_owned())
         };
-        Job {
+        Ok(Job {
             train: kernel(&self.train, |run| &run.train),
             infer: kernel(&self.infer, |run| &run.infer),
             seed: self.seed.or(run.map(|run| run.seed)).unwrap_or(1),
@@ -91,7 +102,8 @@ impl Options {
             data: self.data.clone().or_else(|| run.and_then(|run| run.data.clone())),
             keep_going: self.keep_going || run.is_some_and(|run| run.keep_going),
             length: length.or(run.map(|run| run.length)).unwrap_or(Length::Cases(CASES)),
-        }
+            pins,
+        })
     }
 }
 
@@ -162,7 +174,7 @@ struct Run {
 
 impl Run {
     fn begin(options: &Options) -> Result<Run, Failure> {
-        let job = options.job(None);
+        let job = options.job(None)?;
         let attention = job.attention()?;
         let configuration = job.configuration(&attention);
         let state = State::default();
@@ -178,7 +190,7 @@ impl Run {
     fn resume(options: &Options, mut folder: OutFolder, checkpoint: &str) -> Result<Run, Failure> {
         let file = folder.path().join(CHECKPOINT).display().to_string();
         let Checkpoint { job: was, configuration: before, verdict_bytes, mut state } = Checkpoint::parse(checkpoint, &file)?;
-        let job = options.job(Some(&was));
+        let job = options.job(Some(&was))?;
         let attention = job.attention()?;
         let configuration = job.configuration(&attention);
         if let Some((field, before, now)) = before.difference(&configuration) {

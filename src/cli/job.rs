@@ -9,6 +9,7 @@ use crate::subject::attention::check::Pair;
 use crate::subject::attention::draw::Profile;
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::oracle::Mode;
+use crate::subject::attention::pin::Pins;
 use crate::subject::attention::text::{CaseFile, KernelFields, KernelText, Run, print as print_case};
 use sha2::{Digest as _, Sha256};
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(super) struct Job {
     pub(super) seed: u64,
     pub(super) profile: Profile,
     pub(super) oracle: Mode,
+    pub(super) pins: Pins,
     pub(super) data: Option<PathBuf>,
     pub(super) keep_going: bool,
     /// May be another in each part of a run.
@@ -44,7 +46,12 @@ impl Job {
             captured: self.data.as_deref().map(Captured::load).transpose()?.map(Arc::new),
             witness: true,
         };
-        Ok(Attention { pair, profile: self.profile })
+        if pair.captured.is_some() && self.pins.shape() {
+            return Err(Failure::Usage(
+                "--pin: head dims and heads are those of --data; pin dtype or causal, or leave one of them out".into(),
+            ));
+        }
+        Ok(Attention { pair, profile: self.profile, pins: self.pins })
     }
 
     /// All that the bytes of the results depend on, field by field: presets and defaults change, so nothing is left to a name.
@@ -59,6 +66,7 @@ impl Job {
                 ("seed", self.seed.to_string()),
                 ("profile", self.profile.to_string()),
                 ("oracle", self.oracle.to_string()),
+                ("pins", self.pins.to_string()),
                 ("data", data.to_owned()),
                 ("keep_going", self.keep_going.to_string()),
                 ("generator", generator(attention, self.seed)),
@@ -129,6 +137,7 @@ mod tests {
             seed: 1,
             profile: Profile::Quick,
             oracle: Mode::Enclosure,
+            pins: Pins::default(),
             data: None,
             keep_going: false,
             length: Length::Cases(1),
@@ -146,6 +155,7 @@ mod tests {
             (Job { profile: Profile::Mixed, ..job.clone() }, "profile"),
             (Job { oracle: Mode::Off, ..job.clone() }, "oracle"),
             (Job { data: Some("tests/captures/minilm-slice.safetensors".into()), ..job.clone() }, "data"),
+            (Job { pins: "causal=none".parse().unwrap(), ..job.clone() }, "pins"),
             (Job { keep_going: true, ..job.clone() }, "keep_going"),
         ] {
             assert_eq!(differs(other).as_deref(), Some(name));

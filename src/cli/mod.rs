@@ -16,6 +16,7 @@ mod shrink;
 use crate::exit_code;
 use crate::input_error::InputError;
 use crate::subject::attention::implementation::Implementation;
+use crate::subject::attention::pin::Pins;
 use crate::subject::attention::reference::Reference;
 use clap::{Parser, Subcommand};
 use std::fmt;
@@ -116,6 +117,15 @@ fn note(line: &str) {
 fn kernel(option: &str, name: &str) -> Result<Implementation, Failure> {
     let reference = Reference::parse(name).map_err(|reason| Failure::Usage(format!("{option} {name}: {reason}")))?;
     Ok(Implementation::reference(reference))
+}
+
+/// Parses the pins of a command line.
+fn pins(lists: &[String]) -> Result<Pins, Failure> {
+    let mut pins = Pins::default();
+    for list in lists {
+        pins.add(list).map_err(|reason| Failure::Usage(format!("--pin {list}: {reason}")))?;
+    }
+    Ok(pins)
 }
 
 /// Writes to stdout.

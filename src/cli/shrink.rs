@@ -2,7 +2,7 @@
 
 use super::kept_case::{Loader, Swap};
 use super::out_folder::write_whole;
-use super::{Failure, print};
+use super::{Failure, pins, print};
 use crate::exit_code;
 use crate::subject::Subject;
 use crate::subject::attention::explain::explain;
@@ -18,6 +18,9 @@ pub(super) struct Options {
     path: PathBuf,
     #[command(flatten)]
     swap: Swap,
+    /// Features that the small case keeps, as in `fuzz --pin`
+    #[arg(long, value_name = "NAME=VALUE,...")]
+    pin: Vec<String>,
     /// Where the small case goes; default: FILE.small.case beside FILE.case
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -25,7 +28,12 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     let loaded = Loader::new(&options.swap)?.load(&options.path)?;
-    let attention = Attention::of(loaded.pair);
+    let pins = pins(&options.pin)?;
+    if !pins.hold(&loaded.trial.case.problem) {
+        let path = options.path.display();
+        return Err(Failure::Usage(format!("--pin: {path} does not keep to it; `lastbit show {path}` prints what it has")));
+    }
+    let attention = Attention { pins, ..Attention::of(loaded.pair) };
     let mut scratch = attention.scratch();
     let verdict = attention.check(&loaded.trial, &mut scratch);
     // The finding the file is kept for, or the headline.

@@ -42,6 +42,7 @@ use crate::subject::attention::draw::Profile;
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::kernel::AttentionKernel;
 use crate::subject::attention::oracle::Mode;
+use crate::subject::attention::pin::Pins;
 use crate::subject::attention::{Attention, Problem};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ impl Suite {
     pub fn pair(train: Implementation, infer: Implementation) -> Self {
         let pair = Pair { train, infer, oracle: Mode::Enclosure, captured: None, witness: false };
         Suite {
-            attention: Attention { pair, profile: Profile::Quick },
+            attention: Attention { pair, profile: Profile::Quick, pins: Pins::default() },
             seed: 1,
             cases: CASES,
             only: None,

@@ -246,13 +246,14 @@ impl Pair {
 }
 
 /// Stream of the relation draws, apart from the case streams.
-const RELATION_STREAM: u64 = u64::MAX;
+pub(crate) const RELATION_STREAM: u64 = u64::MAX;
 
 fn skip(verdict: &mut Verdict, reason: String) {
     verdict.findings.push(Finding::Skipped { reason });
 }
 
-fn stopped(path: Path, stop: Stop, relation: Option<SidedRelation>) -> Finding {
+/// Why a run gave nothing, as a finding.
+pub(super) fn stopped(path: Path, stop: Stop, relation: Option<SidedRelation>) -> Finding {
     match stop {
         Stop::Unsupported(reason) => Finding::Skipped { reason: format!("{path}: {reason}") },
         Stop::Fault(fault) => Finding::Fault { path, fault, relation: relation.map(|it| it.to_string()) },

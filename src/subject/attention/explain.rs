@@ -7,10 +7,11 @@ use super::check::Pair;
 use super::drive::{Observed, Poison};
 use super::implementation::Implementation;
 use super::kernel::Call;
+use super::launched::{Launched, notes};
 use super::recipe::{Recipe, RecipeDifference};
 use super::reference::Reference;
 use super::reference::trace::{Divergence, Trace, first_divergence};
-use super::relation::SidedRelation;
+use super::relation::{Relation, SidedRelation};
 use super::trial::Trial;
 use super::{
     Case,
@@ -75,6 +76,9 @@ pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<
             }
             if let Some(sentence) = runs.divergence {
                 let _ = writeln!(text, "first divergence: {sentence}");
+            }
+            for line in &runs.launches {
+                let _ = writeln!(text, "{line}");
             }
             the_cause = cause(pair, trial, headline, &runs.recipes, &mut scratch);
             if headline.kind().is_failure() {
@@ -167,12 +171,15 @@ fn number(dtype: Dtype, bits: u32) -> String {
 struct Runs {
     divergence: Option<String>,
     recipes: Vec<RecipeDifference>,
+    /// What the kernels' rules gave, where it differs.
+    launches: Vec<String>,
 }
 
 /// One run of one row: its recipe and its steps.
 struct RowRun {
     recipe: Option<Recipe>,
     trace: Option<Trace>,
+    launched: Option<Launched>,
 }
 
 fn runs(pair: &Pair, trial: &Trial, finding: &Finding) -> Runs {
@@ -190,10 +197,15 @@ fn runs(pair: &Pair, trial: &Trial, finding: &Finding) -> Runs {
             };
             let Some(variant) = relation.apply(case) else { return Runs::default() };
             let poison = match relation.relation {
-                super::relation::Relation::Poison => Poison::Huge,
+                Relation::Poison => Poison::Huge,
                 _ => Poison::Nan,
             };
-            let base = row_run(pair, *path, case, Poison::Nan, &element.index);
+            let mut first = element.index.clone();
+            if relation.relation == Relation::Repeat {
+                // Two productions in one run: a later one, which the index names, against the first.
+                first.0.retain(|&(axis, _)| axis != "again");
+            }
+            let base = row_run(pair, *path, case, Poison::Nan, &first);
             let changed = row_run(pair, *path, &variant.case, poison, &element.index);
             between(base, changed, ["The base run", "the changed run"])
         }
@@ -240,7 +252,11 @@ fn between(a: RowRun, b: RowRun, names: [&str; 2]) -> Runs {
         }),
         _ => None,
     };
-    Runs { divergence, recipes }
+    let launches = match (&a.launched, &b.launched) {
+        (Some(x), Some(y)) => notes([x, y], names),
+        _ => Vec::new(),
+    };
+    Runs { divergence, recipes, launches }
 }
 
 /// The divergence with the runs called by their names.
@@ -262,7 +278,7 @@ fn sentence(divergence: &Divergence, [first, second]: [&str; 2]) -> String {
 
 /// Runs one path again and watches the call that first computes a row.
 fn row_run(pair: &Pair, path: Path, case: &Case, poison: Poison, index: &Index) -> RowRun {
-    let mut found = RowRun { recipe: None, trace: None };
+    let mut found = RowRun { recipe: None, trace: None, launched: None };
     let Some(reference) = pair.side(path).reference.clone() else { return found };
     let at = |axis: &str| index.0.iter().find(|(name, _)| *name == axis).map_or(0, |&(_, n)| n);
     let inputs = pair.inputs(case);
@@ -291,4 +307,5 @@ fn row_run(pair: &Pair, path: Path, case: &Case, poison: Poison, index: &Index) 
 fn watch(found: &mut RowRun, reference: &Reference, call: Call<'_>, row: usize, head: usize) {
     found.recipe = reference.recipe(call, row);
     found.trace = reference.trace(call, row, head);
+    found.launched = Reference::launch(call, row).map(|launch| Launched { numerics: reference.numerics, launch });
 }

@@ -24,7 +24,9 @@
 use super::conventions::{AnchorConvention, Conventions, WindowConvention};
 use super::kernel::Attributes;
 use super::mask::{Anchor, Mask};
-use super::numerics::{Block, Context, GridAnchor, MaxInit, Merge, Numerics, Order, Passes, Rescale, Scope, Split, Traverse};
+use super::numerics::{
+    Block, Context, GridAnchor, Launch, MaxInit, Merge, Numerics, Order, Passes, Rescale, Scope, Split, Traverse,
+};
 use super::plan::ContextParallel;
 use crate::number::Dtype;
 use crate::tree::Tree;
@@ -93,6 +95,24 @@ impl StepFacts {
             alibi: attributes.alibi_slopes.is_some(),
             sinks: attributes.sinks.is_some(),
             call,
+        }
+    }
+
+    /// What the rules of the numerics look at.
+    pub fn launch(&self) -> Launch {
+        Launch {
+            batch: self.call.batch,
+            batch_max_q: self.call.batch_max_q,
+            kv: self.kv,
+            q_heads: self.call.q_heads,
+            kv_heads: self.call.kv_heads,
+            d_qk: self.call.d_qk,
+            d_v: self.call.d_v,
+            causal: self.mask.causal.is_some(),
+            window_left: self.mask.window_left,
+            window_right: self.mask.window_right,
+            softcap: self.softcap,
+            page: self.call.page,
         }
     }
 
@@ -207,6 +227,7 @@ pub struct RecipeDifference {
 
 /// The recipe of row `row` of the step.
 pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row: u32) -> Recipe {
+    let numerics = &numerics.resolved(&facts.launch());
     let mut layout = Layout::default();
     let position = layout.lay(numerics, actual, facts, row);
     let mut arithmetic = *numerics;
@@ -269,7 +290,8 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
 }
 
 impl Layout {
-    /// Cuts a row's valid keys along the grid, in place of what was here before. Returns the row's ALiBi position.
+    /// Cuts a row's valid keys along the grid, in place of what was here before. Returns the row's ALiBi position. The numerics are
+    /// [resolved](Numerics::resolved).
     ///
     /// Grid: splits begin at `origin + n * length` and blocks are counted from their split's start; `origin` is position 0, slot 0
     /// of the padded buffer, or the first uncached position. An unsplit row (and the part below a cache boundary) has block lines
@@ -337,6 +359,7 @@ impl Layout {
                 self.part(numerics, 0, unsplit_base, keys.start..keys.end.min(boundary));
                 self.part(numerics, 1, boundary, keys.start.max(boundary)..keys.end);
             }
+            Split::Rule(..) => unreachable!("rules are resolved before a row is cut"),
             Split::FixedSize(_) | Split::FixedCount(_) => {
                 let length = split_length(numerics, facts.kv);
                 let lowest = (bottom - origin).div_euclid(length);
@@ -358,6 +381,7 @@ impl Layout {
             Split::None | Split::CacheBoundary => return self.part(numerics, chunk, start, keys),
             Split::FixedSize(n) => ranks.length.div_ceil(n.max(1)),
             Split::FixedCount(n) => n,
+            Split::Rule(..) => unreachable!("rules are resolved before a row is cut"),
         };
         self.split(numerics, length, start, i64::from(chunk) * i64::from(parts), keys);
     }
@@ -381,6 +405,7 @@ impl Layout {
         let block = match numerics.softmax.block {
             Block::Whole => keys.end - base,
             Block::Size(n) => i64::from(n),
+            Block::Rule(_) => unreachable!("rules are resolved before a row is cut"),
         };
         let mut cell = base + (keys.start - base).div_euclid(block) * block;
         while cell < keys.end {
@@ -424,12 +449,12 @@ fn split_length(numerics: &Numerics, kv: u32) -> i64 {
         Split::FixedSize(n) => i64::from(n).max(1),
         Split::FixedCount(n) => {
             let block = match numerics.softmax.block {
-                Block::Whole => 1,
                 Block::Size(n) => n,
+                Block::Whole | Block::Rule(_) => 1,
             };
             (i64::from(kv.div_ceil(block).div_ceil(n)) * i64::from(block)).max(1)
         }
-        Split::None | Split::CacheBoundary => i64::from(u32::MAX),
+        Split::None | Split::CacheBoundary | Split::Rule(..) => i64::from(u32::MAX),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::check::{Pair, Scratch};
 use super::draw::{Hints, Profile, draw};
-use super::numerics::{Block, Split};
+use super::implementation::Implementation;
+use super::numerics::{Block, Numerics, Split};
+use super::pin::Pins;
 use super::relation::SidedRelation;
 use super::trial::{Checks, Trial};
 use super::{oracle, smaller};
@@ -17,27 +19,59 @@ pub struct Attention {
     pub pair: Pair,
     /// Size of the cases.
     pub profile: Profile,
+    /// What every case is held to, drawn or shrunk.
+    pub pins: Pins,
 }
 
 impl Attention {
     /// The usual mix of cases.
     pub fn of(pair: Pair) -> Self {
-        Attention { pair, profile: Profile::Mixed }
+        Attention { pair, profile: Profile::Mixed, pins: Pins::default() }
     }
 
-    /// Block and split sizes of both kernels: lengths are drawn around them.
+    /// The numerics of both kernels, as far as they are known.
+    fn numerics(&self) -> impl Iterator<Item = Numerics> {
+        // What it computes; what it declares, where only that is known.
+        let of = |side: &Implementation| side.reference.as_ref().map(|it| it.numerics).or_else(|| side.kernel.numerics());
+        [&self.pair.train, &self.pair.infer].into_iter().filter_map(of)
+    }
+
+    /// Head dims that a rule needs to show anything.
+    fn head_dims(&self) -> Vec<u32> {
+        let mut dims = Vec::new();
+        for numerics in self.numerics() {
+            if let Block::Rule(rule) = numerics.softmax.block {
+                dims.extend(rule.head_dims());
+            }
+        }
+        dims.sort_unstable();
+        dims.dedup();
+        dims
+    }
+
+    /// Block and split sizes of both kernels, those included that a rule may give at the head dims in play: lengths are drawn
+    /// around them.
     fn granules(&self) -> Vec<u32> {
+        let wanted = self.head_dims();
+        // The generator's own dims have one kernel, the one for 64.
+        let in_play = |pin: Option<u32>| pin.map_or_else(|| [64].iter().chain(&wanted).copied().collect(), |d| vec![d]);
+        let (d_qk, d_v) = (in_play(self.pins.d_qk), in_play(self.pins.d_v));
         let mut granules = Vec::new();
-        for side in [&self.pair.train, &self.pair.infer] {
-            // What it computes; what it declares, where only that is known.
-            let computed = side.reference.as_ref().map(|it| it.numerics);
-            let Some(numerics) = computed.or_else(|| side.kernel.numerics()) else { continue };
-            if let Block::Size(block) = numerics.softmax.block {
-                granules.push(block);
+        for numerics in self.numerics() {
+            let blocks = match numerics.softmax.block {
+                Block::Whole => Vec::new(),
+                Block::Size(block) => vec![block],
+                Block::Rule(rule) => {
+                    d_qk.iter().flat_map(|&d_qk| d_v.iter().flat_map(move |&d_v| rule.lengths(d_qk, d_v))).collect()
+                }
+            };
+            match numerics.grid.split {
+                Split::FixedSize(split) => granules.push(split),
+                // One key more is split.
+                Split::Rule(rule, _) => granules.extend(blocks.iter().map(|&block| rule.threshold(block) - 1)),
+                Split::None | Split::FixedCount(_) | Split::CacheBoundary => {}
             }
-            if let Split::FixedSize(split) = numerics.grid.split {
-                granules.push(split);
-            }
+            granules.extend(blocks);
         }
         granules.sort_unstable();
         granules.dedup();
@@ -56,7 +90,13 @@ impl Subject for Attention {
     fn draw(&self, seed: u64, index: u64) -> Trial {
         let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
         let one_rank = [&self.pair.train, &self.pair.infer].map(|side| !side.kernel.context_parallel());
-        let hints = Hints { granules: self.granules(), captured: captured.as_ref(), one_rank };
+        let hints = Hints {
+            granules: self.granules(),
+            head_dims: self.head_dims(),
+            pins: self.pins,
+            captured: captured.as_ref(),
+            one_rank,
+        };
         let case = draw(&mut Stream::new(seed, index), self.profile, &hints);
         // Consecutive cases take consecutive places of the rotation; each seed draws other parameters.
         Trial { case, checks: Checks::Turn(mix(seed, 0).wrapping_add(index)) }
@@ -93,7 +133,9 @@ impl Subject for Attention {
     }
 
     fn smaller(&self, trial: &Trial, pass: usize, position: usize) -> Vec<Candidate<Trial>> {
-        smaller::smaller(trial, &|case| self.pair.inputs(case), pass, position)
+        let mut candidates = smaller::smaller(trial, &|case| self.pair.inputs(case), pass, position);
+        candidates.retain(|it| self.pins.hold(&it.trial.case.problem));
+        candidates
     }
 
     fn redraw(&self, trial: &Trial, n: u32) -> Option<Trial> {

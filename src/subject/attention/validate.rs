@@ -214,6 +214,38 @@ fn key_elements(problem: &Problem, slots: u64) -> u64 {
     slots * problem.kv_heads() as u64 * u64::from(problem.d_qk + problem.d_v)
 }
 
+/// Elements of a dense training call.
+fn padded_elements(problem: &Problem, pad_q: u32, pad_kv: u32) -> u64 {
+    let batch = problem.sequences.len() as u64;
+    let (rows, slots) = longest(problem);
+    query_elements(problem, batch * (rows + u64::from(pad_q))) + key_elements(problem, batch * (slots + u64::from(pad_kv)))
+}
+
+/// Elements of the KV cache.
+fn cache_elements(problem: &Problem, cache: Cache) -> u64 {
+    let slots = match cache {
+        Cache::Contiguous { spare } => problem.sequences.len() as u64 * (longest(problem).1 + u64::from(spare)),
+        Cache::Paged { page, spare, .. } => {
+            let needed: u64 = problem.sequences.iter().map(|s| u64::from(s.kv.div_ceil(page))).sum();
+            // One page stays dead, whatever `spare` says.
+            (needed + u64::from(spare.max(1))) * u64::from(page)
+        }
+    };
+    key_elements(problem, slots)
+}
+
+/// Elements of the larger of a valid case's two layouts: the training call's and the cache's. See [`MAX_ELEMENTS`].
+pub fn layout_elements(case: &Case) -> u64 {
+    let problem = &case.problem;
+    let train = match case.train.layout {
+        TrainLayout::Dense { pad_q, pad_kv, .. } => padded_elements(problem, pad_q, pad_kv),
+        TrainLayout::Varlen => {
+            query_elements(problem, problem.total_q() as u64) + key_elements(problem, problem.total_kv() as u64)
+        }
+    };
+    train.max(cache_elements(problem, case.infer.cache))
+}
+
 fn elements(field: &str, layout: &str, elements: u64) -> Checked {
     ensure(elements <= MAX_ELEMENTS, field, || format!("{layout} would hold {elements} elements; {MAX_ELEMENTS} are the most"))
 }
@@ -235,11 +267,7 @@ fn train(case: &Case) -> Checked {
     if let TrainLayout::Dense { pad_q, pad_kv, .. } = plan.layout {
         in_range(pad_q, 0, MAX_LENGTH, "train.pad_q")?;
         in_range(pad_kv, 0, MAX_LENGTH, "train.pad_kv")?;
-        let batch = problem.sequences.len() as u64;
-        let (rows, slots) = longest(problem);
-        let rows = batch * (rows + u64::from(pad_q));
-        let slots = batch * (slots + u64::from(pad_kv));
-        elements("train.layout", "the padded tensors", query_elements(problem, rows) + key_elements(problem, slots))?;
+        elements("train.layout", "the padded tensors", padded_elements(problem, pad_q, pad_kv))?;
     }
     permutation(&plan.order, problem.sequences.len(), "train.order")?;
     in_range(plan.block_q, 1, MAX_LENGTH, "train.block_q")?;
@@ -272,16 +300,12 @@ fn cache(problem: &Problem, plan: &InferPlan) -> Checked {
     match plan.cache {
         Cache::Contiguous { spare } => {
             in_range(spare, 0, MAX_LENGTH, "infer.spare")?;
-            let slots = problem.sequences.len() as u64 * (longest(problem).1 + u64::from(spare));
-            elements("infer.cache", "the cache", key_elements(problem, slots))
+            elements("infer.cache", "the cache", cache_elements(problem, plan.cache))
         }
         Cache::Paged { page, spare, .. } => {
             in_range(page, 1, MAX_LENGTH, "infer.page")?;
             in_range(spare, 0, MAX_SPARE_PAGES, "infer.spare")?;
-            let needed: u64 = problem.sequences.iter().map(|s| u64::from(s.kv.div_ceil(page))).sum();
-            // One page stays dead, whatever `spare` says.
-            let slots = (needed + u64::from(spare.max(1))) * u64::from(page);
-            elements("infer.page", "the page pool", key_elements(problem, slots))
+            elements("infer.page", "the page pool", cache_elements(problem, plan.cache))
         }
     }
 }

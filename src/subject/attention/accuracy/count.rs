@@ -1,8 +1,8 @@
 //! How often a key is rounded, rescaled and merged under given numerics, at most.
 
 use super::super::numerics::{
-    Block, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MaxInit, Merge, Numerics, Order, Passes, Probs, Rescale, Rowsum,
-    ScaleAt, Scope, Score, Softmax, Split, Store, SumOf, Traverse, Value,
+    Block, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MAX_SPLITS, MaxInit, Merge, Numerics, Order, Passes, Probs,
+    Rescale, Rowsum, ScaleAt, Scope, Score, Softmax, Split, Store, SumOf, Traverse, Value,
 };
 use super::Facts;
 use crate::number::Dtype;
@@ -135,6 +135,8 @@ impl Counts<'_> {
         let blocks = match n.softmax.block {
             Block::Whole => held.min(keys),
             Block::Size(size) => cut(size, held),
+            // Which call made a row is not known here.
+            Block::Rule(rule) => cut(rule.shortest(), held),
         };
         let (splits, split_slots) = match (n.grid.split, context) {
             (Split::None, Some(it)) => match n.grid.context {
@@ -153,6 +155,8 @@ impl Counts<'_> {
             // The grid may start before the first key (padding, a prefix), and then cuts one part more.
             (Split::FixedCount(count), None) => (keys.min(count.saturating_add(1)), count.saturating_add(2)),
             (Split::CacheBoundary, _) => (keys.min(2), 2),
+            (Split::Rule(..), Some(it)) => (keys.min(MAX_SPLITS.saturating_mul(chunks)), MAX_SPLITS.saturating_mul(it.chunks())),
+            (Split::Rule(..), None) => (keys.min(MAX_SPLITS + 1), MAX_SPLITS + 2),
         };
         let mut merges = f64::from(splits.max(1) - 1);
         if n.grid.merge_under(facts.context) == Merge::Tree {

@@ -298,6 +298,7 @@ impl Kernel<'_> {
             let size = match n.softmax.block {
                 Block::Whole => keys.len(),
                 Block::Size(size) => size as usize,
+                Block::Rule(_) => unreachable!("no rule is simulated"),
             };
             blocks.extend(keys.clone().step_by(size).map(|at| at..(at + size).min(keys.end)));
         }
@@ -382,6 +383,7 @@ fn partials(n: &Numerics, row: &Row) -> Vec<Vec<Range<usize>>> {
             Split::FixedSize(size) => size as usize,
             Split::FixedCount(count) => keys.len().div_ceil(count as usize),
             Split::CacheBoundary => (keys.len() / 3).max(1),
+            Split::Rule(..) => unreachable!("no rule is simulated"),
         };
         let cuts: Vec<usize> = match n.grid.split {
             Split::CacheBoundary => vec![keys.start, keys.start + size],

@@ -1,30 +1,38 @@
 //! The problem and its data.
 
-use super::CapturedShape;
 use super::table::{CAUSAL, Caps, DIMS, HEADS, Kind, MAX_SPAN, REGIMES, ROWS, Rows, SEQUENCES};
+use super::{CapturedShape, Hints};
 use crate::number::Dtype;
 use crate::source::{Choose, Source};
 use crate::subject::attention::case::{Data, Problem, Regime, Sequence};
 use crate::subject::attention::mask::{Anchor, Mask};
 
 /// Draws what is computed, and on which values.
-pub(super) fn problem(
-    source: &mut dyn Source,
-    caps: &Caps,
-    granules: &[u32],
-    captured: Option<&CapturedShape>,
-) -> (Problem, Data) {
+pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hints: &Hints<'_>) -> (Problem, Data) {
+    let (pins, captured) = (&hints.pins, hints.captured);
     let dtype = source.weighted(&[(35, Dtype::F32), (40, Dtype::BF16), (25, Dtype::F16)]);
+    let dtype = pins.dtype.unwrap_or(dtype);
     let out_dtype = if source.chance(1, 8) { Dtype::F32 } else { dtype };
-    let (kv_head_ids, group_ids) = heads(source, caps, captured);
-    let q_heads = kv_head_ids.len() * group_ids.len();
+    let (mut kv_head_ids, mut group_ids) = heads(source, caps, captured);
     let (d_qk, d_v) = match captured {
         Some(shape) => (shape.d_qk, shape.d_v),
-        None => dims(source, caps),
+        None => {
+            if let Some((q, kv)) = pins.heads {
+                (kv_head_ids, group_ids) = ((0..kv).collect(), (0..q / kv).collect());
+            }
+            let (d_qk, d_v) = dims(source, caps, &hints.head_dims);
+            (pins.d_qk.unwrap_or(d_qk), pins.d_v.unwrap_or(d_v))
+        }
     };
-    let pair_cost = q_heads as u64 * u64::from(d_qk + d_v);
+    let q_heads = kv_head_ids.len() * group_ids.len();
+    let mut pair_cost = q_heads as u64 * u64::from(d_qk + d_v);
+    if pins.shape() {
+        // Who pins a wide model wants its lengths all the same.
+        pair_cost = pair_cost.min(PINNED_PAIR_COST);
+    }
     let pairs = (source.weighted(caps.work) / pair_cost).max(16);
     let causal = source.weighted(CAUSAL);
+    let causal = pins.causal.unwrap_or(causal);
     let sequences = sequences(source, caps, granules, captured, pairs);
     let mask = mask(source, causal, granules, &sequences);
     let softmax_scale = match captured {
@@ -63,6 +71,9 @@ pub(super) fn problem(
     (problem, data)
 }
 
+/// Lengths of a pinned shape are drawn as for no more than so many multiply-adds for each row and key.
+const PINNED_PAIR_COST: u64 = 256;
+
 /// Labels of the KV heads and of the query heads in a group.
 fn heads(source: &mut dyn Source, caps: &Caps, captured: Option<&CapturedShape>) -> (Vec<u32>, Vec<u32>) {
     match captured {
@@ -84,7 +95,11 @@ fn heads(source: &mut dyn Source, caps: &Caps, captured: Option<&CapturedShape>)
     }
 }
 
-fn dims(source: &mut dyn Source, caps: &Caps) -> (u32, u32) {
+fn dims(source: &mut dyn Source, caps: &Caps, wanted: &[u32]) -> (u32, u32) {
+    if !wanted.is_empty() && source.chance(1, 2) {
+        let d = source.pick(wanted);
+        return (d, d);
+    }
     let d_qk = source.weighted(DIMS).min(caps.d);
     // Unequal dims catch a kernel that takes one for the other (MLA has 192 and 128).
     let d_v = if source.chance(1, 2) { source.weighted(DIMS).min(caps.d) } else { d_qk };

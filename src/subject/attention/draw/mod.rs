@@ -9,6 +9,7 @@ mod schedule;
 mod table;
 
 use super::case::Case;
+use super::pin::Pins;
 use crate::source::{Bytes, Source};
 use std::fmt;
 use std::str::FromStr;
@@ -77,6 +78,10 @@ pub struct CapturedShape {
 pub struct Hints<'a> {
     /// Block and split sizes in play; lengths are drawn around them. Empty: 4, 16 and 64.
     pub granules: Vec<u32>,
+    /// Head dims to draw now and then, beside the usual ones.
+    pub head_dims: Vec<u32>,
+    /// What every case is held to. Head dims and heads of captured sequences are the file's.
+    pub pins: Pins,
     /// Draw sequences of this file instead of values; at least one sequence has tokens.
     pub captured: Option<&'a CapturedShape>,
     /// Whether training, and inference, are on one context-parallel rank in every case: their kernels do not say that they can be
@@ -93,7 +98,7 @@ pub fn draw(source: &mut dyn Source, profile: Profile, hints: &Hints<'_>) -> Cas
     granules.extend(schedule::page(&cache));
     let chunk = source.boundary(&granules, caps.typical_kv);
     granules.push(chunk);
-    let (problem, data) = geometry::problem(source, caps, &granules, hints.captured);
+    let (problem, data) = geometry::problem(source, caps, &granules, hints);
     let [train_alone, infer_alone] = hints.one_rank;
     let mut train = schedule::train(source, &problem, &granules);
     (train.context, train.head_ranks) = ranks::ranks(source, &problem, &granules, train_alone);

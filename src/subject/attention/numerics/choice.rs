@@ -1,5 +1,6 @@
 //! What can be chosen at each step: orders, places, rules; each with its text.
 
+use super::rule::{BlockRule, SplitRule};
 use std::fmt;
 use std::str::FromStr;
 
@@ -57,6 +58,11 @@ impl fmt::Display for Order {
             Order::Fused(w) => write!(f, "fused({w})"),
         }
     }
+}
+
+/// A rule by its name.
+fn rule<R: FromStr<Err = String>>(name: &str) -> Result<R, String> {
+    name.parse().map_err(|reason| format!("rule {reason}"))
 }
 
 /// Parses `name(n)`, or `name:n`, which needs no quotes in a shell.
@@ -203,6 +209,8 @@ pub enum Block {
     Whole,
     /// Blocks of so many slots, at least 1.
     Size(u32),
+    /// A length that the launcher picks for each call.
+    Rule(BlockRule),
 }
 
 impl fmt::Display for Block {
@@ -210,6 +218,7 @@ impl fmt::Display for Block {
         match self {
             Block::Whole => f.write_str("whole"),
             Block::Size(n) => write!(f, "{n}"),
+            Block::Rule(rule) => write!(f, "rule({rule})"),
         }
     }
 }
@@ -217,10 +226,11 @@ impl fmt::Display for Block {
 impl FromStr for Block {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.parse()) {
-            ("whole", _) => Ok(Block::Whole),
-            (_, Ok(n)) if n >= 1 => Ok(Block::Size(n)),
-            _ => Err(format!("`{text}` is neither `whole` nor a block length of at least 1")),
+        match (text, text.parse(), call(text)) {
+            ("whole", ..) => Ok(Block::Whole),
+            (_, Ok(n), _) if n >= 1 => Ok(Block::Size(n)),
+            (_, _, Some(("rule", name))) => Ok(Block::Rule(rule(name)?)),
+            _ => Err(format!("`{text}` is neither `whole`, a block length of at least 1, nor rule(name)")),
         }
     }
 }
@@ -323,6 +333,8 @@ pub enum Split {
     FixedCount(u32),
     /// One split below the prefix-cache hit, one from it on.
     CacheBoundary,
+    /// A count that the launcher picks for each call, on a device with so many multiprocessors, at least 1.
+    Rule(SplitRule, u32),
 }
 
 impl fmt::Display for Split {
@@ -332,6 +344,7 @@ impl fmt::Display for Split {
             Split::FixedSize(n) => write!(f, "fixed_size({n})"),
             Split::FixedCount(n) => write!(f, "fixed_count({n})"),
             Split::CacheBoundary => f.write_str("cache_boundary"),
+            Split::Rule(rule, sms) => write!(f, "rule({rule},{sms})"),
         }
     }
 }
@@ -339,12 +352,18 @@ impl fmt::Display for Split {
 impl FromStr for Split {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(("rule", arguments)) = call(text) {
+            let (name, sms) = arguments.split_once([',', ':']).unwrap_or((arguments, ""));
+            let sms = sms.trim().parse().ok().filter(|&sms| sms >= 1);
+            let sms = sms.ok_or_else(|| format!("`{text}` lacks the number of multiprocessors, at least 1: rule({name},132)"))?;
+            return Ok(Split::Rule(rule(name)?, sms));
+        }
         match (text, call(text).map(|(name, n)| (name, n.parse()))) {
             ("none", _) => Ok(Split::None),
             ("cache_boundary", _) => Ok(Split::CacheBoundary),
             (_, Some(("fixed_size", Ok(n)))) if n >= 1 => Ok(Split::FixedSize(n)),
             (_, Some(("fixed_count", Ok(n)))) if (1..=128).contains(&n) => Ok(Split::FixedCount(n)),
-            _ => Err(format!("`{text}` is not one of none, fixed_size(n), fixed_count(n), cache_boundary")),
+            _ => Err(format!("`{text}` is not one of none, fixed_size(n), fixed_count(n), cache_boundary, rule(name,sms)")),
         }
     }
 }

@@ -1,12 +1,16 @@
 //! The arithmetic contract of a kernel, written out in full. With the [recipe](super::recipe) of a row it explains every bit.
 
 mod choice;
+mod draw;
+mod rule;
 
 pub(crate) use choice::fields;
 pub use choice::{
     Block, Context, Descale, Exp, Finish, GridAnchor, MaxInit, Merge, Order, Passes, Rescale, ScaleAt, Scope, Split, Store,
     SumOf, Traverse,
 };
+pub(super) use rule::MAX_SPLITS;
+pub use rule::{BlockRule, Launch, SplitRule};
 
 use super::plan::ContextParallel;
 use crate::input_error::unknown;
@@ -155,6 +159,11 @@ macro_rules! numerics_fields {
                 }
             }
 
+            /// The fields in which two numerics differ, in canonical order.
+            pub fn differing(&self, other: &Numerics) -> impl Iterator<Item = &'static str> + use<> {
+                [$((self.$($path).+ != other.$($path).+).then_some($name)),+].into_iter().flatten()
+            }
+
             /// The values a field may have, in words; `None` for an unknown name.
             pub fn values(field: &str) -> Option<&'static str> {
                 match field {
@@ -189,7 +198,7 @@ numerics_fields! {
     "score.store" => score.store as wide, "f32, bf16, f16";
     "score.scale" => score.scale as text, "on_query, on_score, folded_log2e";
     "softmax.passes" => softmax.passes as text, "online, two_pass";
-    "softmax.block" => softmax.block as text, "whole, or a length";
+    "softmax.block" => softmax.block as text, "whole, a length, or rule(fa3), rule(fa3-one-wg), rule(fa3-fp8)";
     "softmax.traverse" => softmax.traverse as text, "forward, backward";
     "softmax.rescale" => softmax.rescale as text, "always, threshold(x)";
     "softmax.scope" => softmax.scope as text, "row, tile";
@@ -204,7 +213,7 @@ numerics_fields! {
     "value.fma" => value.fma as flag, "true, false";
     "value.acc" => value.acc as wide, "f32, bf16, f16";
     "grid.anchor" => grid.anchor as text, "sequence, buffer, uncached";
-    "grid.split" => grid.split as text, "none, fixed_size(n), fixed_count(n), cache_boundary";
+    "grid.split" => grid.split as text, "none, fixed_size(n), fixed_count(n), cache_boundary, rule(occupancy,sms)";
     "grid.merge" => grid.merge as text, "sequential, tree";
     "grid.lse_dtype" => grid.lse_dtype as wide, "f32, bf16, f16";
     "grid.partial_dtype" => grid.partial_dtype as wide, "f32, bf16, f16";

@@ -4,6 +4,7 @@
 //! A sequence's keys and values are decoded once for each KV head; dead slots are never read. Every sum lies on the cells that the
 //! row's [recipe](super::recipe) names.
 
+mod draw;
 mod exponential;
 mod narrow;
 pub mod preset;
@@ -17,7 +18,7 @@ pub use spec::Reference;
 
 use super::conventions::Conventions;
 use super::kernel::{AttentionKernel, Attributes, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
-use super::numerics::{Numerics, Rescale, ScaleAt, Scope};
+use super::numerics::{Launch, Numerics, Rescale, ScaleAt, Scope};
 use super::recipe::{Layout, Recipe, StepFacts, recipe};
 use row::{Arithmetic, Row};
 use std::cell::RefCell;
@@ -49,6 +50,13 @@ struct Work {
     traced: u32,
 }
 
+/// The sequences of a call as recipes see them: the flattened row of `q` at which each begins, and the facts of the step. Row `i` of
+/// one has the recipe that follows from its facts and `i`. Nothing for a malformed call.
+pub fn facts(call: Call<'_>) -> Vec<(usize, StepFacts)> {
+    let Ok(view) = View::new(call) else { return Vec::new() };
+    view.entries.iter().map(|entry| (entry.first_row, entry.facts(&view))).collect()
+}
+
 impl Reference {
     /// The recipe of a flattened row of the call's `q` (packed row, or `batch * seq_q + slot`); `None` for a row that belongs to no
     /// sequence, or a malformed call.
@@ -56,6 +64,13 @@ impl Reference {
         let view = View::new(call).ok()?;
         let (entry, row) = view.find(row)?;
         Some(recipe(&self.numerics, &self.actual, &entry.facts(&view), row))
+    }
+
+    /// What rules see of the sequence that holds a flattened row; rows as in [`Reference::recipe`].
+    pub fn launch(call: Call<'_>, row: usize) -> Option<Launch> {
+        let view = View::new(call).ok()?;
+        let (entry, _) = view.find(row)?;
+        Some(entry.facts(&view).launch())
     }
 
     /// Computes one row and head again, with the code of the calls, and returns its steps. Rows as in [`Reference::recipe`]; `None`
@@ -123,7 +138,8 @@ impl Reference {
         let facts = entry.facts(view);
         let keys = hull(&facts, &self.actual, work.rows.clone());
         let group = view.attributes.q_heads / view.attributes.kv_heads;
-        let arithmetic = Arithmetic::new(&self.numerics, &self.actual, view.attributes);
+        let numerics = self.numerics.resolved(&facts.launch());
+        let arithmetic = Arithmetic::new(&numerics, &self.actual, view.attributes);
         let tile = if self.by_tile() { facts.block_q } else { 1 };
         for kv_head in work.heads.start / group..work.heads.end.div_ceil(group) {
             let home = (entry.home(kv_head) % scratch.gathered.len() as u64) as usize;
@@ -132,7 +148,7 @@ impl Reference {
             let mut first = work.rows.start;
             while first < work.rows.end {
                 let rows = first..first.saturating_add(tile).min(work.rows.end);
-                self.lay(&facts, rows.clone(), scratch);
+                self.lay(&numerics, &facts, rows.clone(), scratch);
                 for head in heads.clone() {
                     self.go_together(&arithmetic, view, entry, rows.clone(), work.traced, head, home, scratch, recorder);
                     for (n, row) in rows.clone().enumerate() {
@@ -151,15 +167,15 @@ impl Reference {
     }
 
     /// Lays the grid over rows that go together, and over all of them at once.
-    fn lay(&self, facts: &StepFacts, rows: Range<u32>, scratch: &mut Scratch) {
+    fn lay(&self, numerics: &Numerics, facts: &StepFacts, rows: Range<u32>, scratch: &mut Scratch) {
         if scratch.rows.len() < rows.len() {
             scratch.rows.resize_with(rows.len(), Row::default);
         }
         for (row, state) in rows.clone().zip(&mut scratch.rows) {
-            state.position = state.layout.lay(&self.numerics, &self.actual, facts, row);
+            state.position = state.layout.lay(numerics, &self.actual, facts, row);
         }
         if rows.len() > 1 {
-            scratch.tile.cut(&self.numerics, facts, rows.start, hull(facts, &self.actual, rows));
+            scratch.tile.cut(numerics, facts, rows.start, hull(facts, &self.actual, rows));
         }
     }
 

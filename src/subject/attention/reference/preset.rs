@@ -2,8 +2,8 @@
 
 use crate::number::Dtype;
 use crate::subject::attention::numerics::{
-    Block, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MaxInit, Merge, Numerics, Order, Passes, Probs, Rescale, Rowsum,
-    ScaleAt, Scope, Score, Softmax, Split, Store, SumOf, Traverse, Value,
+    Block, BlockRule, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MaxInit, Merge, Numerics, Order, Passes, Probs,
+    Rescale, Rowsum, ScaleAt, Scope, Score, Softmax, Split, SplitRule, Store, SumOf, Traverse, Value,
 };
 
 /// A named set of numerics.
@@ -45,7 +45,23 @@ pub const ALIGNED: Numerics = Numerics {
     store: Store::Rne,
 };
 
-const FIXED_SPLIT: Numerics = Numerics { grid: Grid { split: Split::FixedSize(64), ..ALIGNED.grid }, ..ALIGNED };
+/// Splits of one size from position 0; partials of ranks are merged by their place in the sequence, as those of splits are.
+const fn fixed_split(size: u32) -> Numerics {
+    Numerics { grid: Grid { split: Split::FixedSize(size), context: Context::GatherPartials, ..ALIGNED.grid }, ..ALIGNED }
+}
+
+const FA2: Numerics = Numerics {
+    score: Score { scale: ScaleAt::FoldedLog2e, fma: true, ..ALIGNED.score },
+    softmax: Softmax { block: Block::Size(128), traverse: Traverse::Backward, ..ALIGNED.softmax },
+    probs: Probs { dtype: Dtype::BF16, ..ALIGNED.probs },
+    finish: Finish::Reciprocal,
+    ..ALIGNED
+};
+
+/// FlashAttention 3 keeps the softmax of FlashAttention 2 (hopper/softmax.h) and picks its tiles by a rule.
+const fn fa3(rule: BlockRule) -> Numerics {
+    Numerics { softmax: Softmax { block: Block::Rule(rule), ..FA2.softmax }, ..FA2 }
+}
 
 /// All presets, the default first.
 pub const PRESETS: &[Preset] = &[
@@ -67,11 +83,33 @@ pub const PRESETS: &[Preset] = &[
         name: "fa2",
         about: "FlashAttention 2: key blocks of 128 (flash_fwd_launch_template.h, head dims 32 and 64), last to first, folded log2 e with \
                 fused multiply-add (softmax.h), P in bf16, row sum in f32, one reciprocal at the end",
+        numerics: FA2,
+    },
+    Preset {
+        name: "fa3",
+        about: "FlashAttention 3 on sm_90, 16-bit (hopper/tile_size.h, flash_api.cpp): the KV tile follows from head dim, mask, pages \
+                and whether the batch decodes; otherwise as fa2",
+        numerics: fa3(BlockRule::Fa3),
+    },
+    Preset {
+        name: "fa3-one-wg",
+        about: "fa3 with the one-warp-group kernels of serving builds (vllm-project/flash-attention#63): another tile while the batch's \
+                longest entry has at most 64 rows times heads per KV head",
+        numerics: fa3(BlockRule::Fa3OneWg),
+    },
+    Preset {
+        name: "fa3-fp8kv",
+        about: "fa3 with the tiles of its 8-bit kernels (for every format of KV) and folded scales: at head dim 128, 96 in decode and \
+                224 in prefill",
+        numerics: Numerics { kv: Kv { descale: Descale::Folded }, ..fa3(BlockRule::Fa3Fp8) },
+    },
+    Preset {
+        name: "flash-decoding",
+        about: "aligned with blocks of 128 and as many splits as keep 132 SMs busy (num_splits_heuristic of hopper/heuristics.h): the \
+                count follows the batch",
         numerics: Numerics {
-            score: Score { scale: ScaleAt::FoldedLog2e, fma: true, ..ALIGNED.score },
-            softmax: Softmax { block: Block::Size(128), traverse: Traverse::Backward, ..ALIGNED.softmax },
-            probs: Probs { dtype: Dtype::BF16, ..ALIGNED.probs },
-            finish: Finish::Reciprocal,
+            softmax: Softmax { block: Block::Size(128), ..ALIGNED.softmax },
+            grid: Grid { split: Split::Rule(SplitRule::Occupancy, 132), ..ALIGNED.grid },
             ..ALIGNED
         },
     },
@@ -79,12 +117,25 @@ pub const PRESETS: &[Preset] = &[
         name: "fixed-split",
         about: "splits of 64 keys from position 0, merged left to right: what deterministic serving does with 2048 or 4096, small enough \
                 to show at short lengths",
-        numerics: FIXED_SPLIT,
+        numerics: fixed_split(64),
+    },
+    Preset {
+        name: "fixed-split-2048",
+        about: "splits of 2048 keys from position 0: decode in sglang's deterministic mode on FlashInfer (sglang#10645)",
+        numerics: fixed_split(2048),
+    },
+    Preset {
+        name: "fixed-split-4096",
+        about: "splits of 4096 keys from position 0: prefill in that mode",
+        numerics: fixed_split(4096),
     },
     Preset {
         name: "uncached-split",
         about: "as fixed-split, but the grid starts at the first token after the prefix-cache hit (sglang#10721, a known bug)",
-        numerics: Numerics { grid: Grid { anchor: GridAnchor::Uncached, ..FIXED_SPLIT.grid }, ..FIXED_SPLIT },
+        numerics: Numerics {
+            grid: Grid { split: Split::FixedSize(64), anchor: GridAnchor::Uncached, ..ALIGNED.grid },
+            ..ALIGNED
+        },
     },
     Preset {
         name: "ascend-two-pass",
@@ -120,21 +171,12 @@ pub fn preset(name: &str) -> Option<&'static Preset> {
 
 /// The preset that differs from `numerics` in the fewest fields; the first of equals.
 pub(super) fn closest(numerics: &Numerics) -> &'static Preset {
-    PRESETS.iter().min_by_key(|preset| changed(&preset.numerics, numerics).len()).unwrap_or(&PRESETS[0])
+    PRESETS.iter().min_by_key(|preset| preset.numerics.differing(numerics).count()).unwrap_or(&PRESETS[0])
 }
 
 /// The fields in which `numerics` differs from `base`, with their values, in canonical order.
 pub(super) fn changed(base: &Numerics, numerics: &Numerics) -> Vec<(&'static str, String)> {
-    if base == numerics {
-        return Vec::new();
-    }
-    Numerics::FIELDS
-        .iter()
-        .filter_map(|&field| {
-            let value = numerics.get(field)?;
-            (base.get(field)? != value).then_some((field, value))
-        })
-        .collect()
+    base.differing(numerics).filter_map(|field| Some((field, numerics.get(field)?))).collect()
 }
 
 #[cfg(test)]

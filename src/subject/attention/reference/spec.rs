@@ -49,7 +49,7 @@ impl Reference {
     pub fn parse(text: &str) -> Result<Reference, String> {
         let fail = |reason: String| format!("kernel `{text}`: {reason}");
         let body = text.strip_prefix("ref:").ok_or_else(|| fail("a reference kernel's name begins with `ref:`".into()))?;
-        let mut parts = body.split(',');
+        let mut parts = outside_parentheses(body).into_iter();
         let base = find_preset(parts.next().unwrap_or_default()).map_err(fail)?;
         let mut reference = Reference::new(base);
         for part in parts {
@@ -77,13 +77,18 @@ impl Reference {
     }
 
     /// Checks fields against each other and picks the name's preset.
-    fn settle(mut self) -> Result<Reference, String> {
+    fn settle(self) -> Result<Reference, String> {
         self.numerics.validate()?;
         if let Some(profile) = &self.profile {
             profile.validate().map_err(|reason| format!("profile: {reason}"))?;
         }
+        Ok(self.renamed())
+    }
+
+    /// Picks the name's preset again, after a change of the numerics.
+    pub(super) fn renamed(mut self) -> Reference {
         self.preset = preset::closest(&self.numerics).name.into();
-        Ok(self)
+        self
     }
 
     /// Every field spelled out, for files that must outlive changes of the presets: all numerics, `declared.*`, `actual.*`, and
@@ -160,6 +165,16 @@ fn find_preset(name: &str) -> Result<Numerics, String> {
     preset::preset(name).map(|preset| preset.numerics).ok_or_else(|| unknown("preset", name, &names))
 }
 
+/// Splits at the commas that stand in no parentheses.
+fn outside_parentheses(text: &str) -> Vec<&str> {
+    let mut depth = 0i32;
+    text.split(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == ',' && depth <= 0
+    })
+    .collect()
+}
+
 /// Every key that a kernel's name may set.
 fn known_keys() -> Vec<String> {
     let mut keys: Vec<String> = Numerics::FIELDS.iter().map(ToString::to_string).collect();
@@ -219,7 +234,7 @@ mod tests {
             ("score.store", &["bf16", "f16"]),
             ("score.scale", &["on_query", "folded_log2e"]),
             ("softmax.passes", &["two_pass"]),
-            ("softmax.block", &["1", "whole"]),
+            ("softmax.block", &["1", "whole", "rule(fa3)", "rule(fa3-one-wg)", "rule(fa3-fp8)"]),
             ("softmax.traverse", &["backward"]),
             ("softmax.rescale", &["threshold(8)", "threshold(0.1)"]),
             ("softmax.scope", &["tile"]),
@@ -233,7 +248,7 @@ mod tests {
             ("value.fma", &["true"]),
             ("value.acc", &["bf16", "f16"]),
             ("grid.anchor", &["buffer", "uncached"]),
-            ("grid.split", &["fixed_size(3)", "fixed_count(2)", "cache_boundary"]),
+            ("grid.split", &["fixed_size(3)", "fixed_count(2)", "cache_boundary", "rule(occupancy,132)"]),
             ("grid.merge", &["tree"]),
             ("grid.lse_dtype", &["bf16"]),
             ("grid.partial_dtype", &["f16"]),
@@ -288,6 +303,10 @@ mod tests {
             "ref:aligned,score.fma=true,softmax.block=32,actual.anchor=top_left"
         );
         assert_eq!(name("ref:p-bf16,profile=aligned"), "ref:p-bf16,profile=aligned");
+        assert_eq!(
+            name("ref:aligned,grid.split=rule:occupancy:78,softmax.block=rule:fa3,store=truncate"),
+            "ref:aligned,softmax.block=rule(fa3),grid.split=rule(occupancy,78),store=truncate"
+        );
     }
 
     #[test]
@@ -301,6 +320,11 @@ mod tests {
             ("ref:aligned,softmax.block=0", "softmax.block"),
             ("ref:aligned,probs.normalised=true", "needs softmax.passes=two_pass"),
             ("ref:aligned,profile=nave", "did you mean `naive`?"),
+            ("ref:aligned,softmax.block=rule(fa2)", "rule `fa2` is not one of fa3, fa3-one-wg, fa3-fp8"),
+            ("ref:aligned,grid.split=rule:occupancy", "rule(occupancy,132)"),
+            ("ref:aligned,grid.split=rule(occupancy,0)", "at least 1"),
+            ("ref:aligned,grid.split=rule:full:1", "rule `full` is not one of occupancy"),
+            ("ref:naive,grid.split=rule:occupancy:1", "needs softmax.passes=two_pass and grid.split=none"),
         ] {
             let error = Reference::parse(text).unwrap_err();
             assert!(error.contains(reason) && error.contains(text), "{error}");

@@ -9,7 +9,8 @@ pub use draw::{along, rotate, undo};
 
 use super::drive::schedule;
 use super::select::{Keep, Selection, fit_plans};
-use super::{Anchor, Cache, Case, ContextParallel, Data, Literal, Request, Sequence, Shards, Side, TrainLayout, validate};
+use super::validate::{self, validate};
+use super::{Anchor, Cache, Case, ContextParallel, Data, Literal, Request, Sequence, Shards, Side, TrainLayout};
 use crate::finding::{Axis, Path};
 
 /// One concrete change of a row's surroundings.
@@ -22,12 +23,14 @@ pub enum Relation {
         /// Sequence id.
         seq: u32,
     },
-    /// A new sequence comes first in the batch.
+    /// New sequences come first in the batch.
     Neighbour {
-        /// Its rows.
+        /// Rows of each.
         q: u32,
-        /// Its positions.
+        /// Positions of each.
         kv: u32,
+        /// How many, at least 1.
+        count: u32,
     },
     /// A neighbour is cut to its first rows and keys.
     NeighbourLength {
@@ -165,8 +168,13 @@ impl SidedRelation {
                 case = Selection::sequences(&base.problem, [n]).apply(base);
                 same_inputs = false;
             }
-            (_, Relation::Neighbour { q, kv }) => {
-                case = with_neighbour(base, q, kv)?;
+            (_, Relation::Neighbour { q, kv, count }) => {
+                if count == 0 || base.problem.sequences.len() + count as usize > validate::MAX_SEQUENCES {
+                    return None;
+                }
+                for _ in 0..count {
+                    case = with_neighbour(&case, q, kv)?;
+                }
                 same_inputs = false;
             }
             (_, Relation::NeighbourLength { seq, q, kv }) => {
@@ -259,9 +267,11 @@ impl SidedRelation {
         let mut forms = Vec::new();
         match self.relation {
             Repeat | Alone { .. } | Poison => {}
-            Neighbour { q, kv } => {
-                forms.extend(down(kv, 0).into_iter().map(|kv| Neighbour { q: q.min(kv.max(1)), kv }));
-                forms.extend(down(q, 1).into_iter().map(|q| Neighbour { q, kv }));
+            Neighbour { q, kv, count } => {
+                forms.extend(down(count, 1).into_iter().map(|count| Neighbour { q, kv, count }));
+                forms.extend(down(kv, 0).into_iter().map(|kv| Neighbour { q: q.min(kv.max(1)), kv, count }));
+                forms.extend(down(kv, 0).into_iter().map(|kv| Neighbour { q, kv, count }));
+                forms.extend(down(q, 1).into_iter().map(|q| Neighbour { q, kv, count }));
             }
             NeighbourLength { seq, q, kv } => {
                 forms.extend(down(kv, 0).into_iter().map(|kv| NeighbourLength { seq, q, kv }));
@@ -394,7 +404,8 @@ impl Relation {
         let sum = |parts: &[u32]| parts.iter().map(|&n| u64::from(n)).sum();
         match *self {
             Repeat | Alone { .. } | Poison => 0,
-            Neighbour { q, kv } | NeighbourLength { q, kv, .. } => sum(&[q, kv]),
+            Neighbour { q, kv, count } => sum(&[q, kv, count - 1]),
+            NeighbourLength { q, kv, .. } => sum(&[q, kv]),
             NeighbourJoins { join: n, .. } | Position { rotate: n } | Bucket { size: n } => sum(&[n]),
             Padding { pad_q, pad_kv, .. } => sum(&[pad_q, pad_kv]),
             Pages { page, shuffle } => u64::from(page) + u64::from(shuffle != 0),

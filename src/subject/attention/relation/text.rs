@@ -14,7 +14,9 @@ impl fmt::Display for SidedRelation {
         match self.relation {
             Repeat => write!(f, "repeat"),
             Alone { seq } => write!(f, "alone seq={seq}"),
-            Neighbour { q, kv } => write!(f, "neighbour q={q} kv={kv}"),
+            // One is not spelled out, as in the first files.
+            Neighbour { q, kv, count: 1 } => write!(f, "neighbour q={q} kv={kv}"),
+            Neighbour { q, kv, count } => write!(f, "neighbour q={q} kv={kv} count={count}"),
             NeighbourLength { seq, q, kv } => write!(f, "neighbour_length seq={seq} q={q} kv={kv}"),
             NeighbourJoins { seq, join } => write!(f, "neighbour_joins seq={seq} join={join}"),
             Position { rotate } => write!(f, "position rotate={rotate}"),
@@ -82,7 +84,7 @@ impl FromStr for SidedRelation {
         let relation = match name {
             "repeat" => Repeat,
             "alone" => Alone { seq: get("seq")? },
-            "neighbour" => Neighbour { q: get("q")?, kv: get("kv")? },
+            "neighbour" => Neighbour { q: get("q")?, kv: get("kv")?, count: get("count").unwrap_or(1).max(1) },
             "neighbour_length" => NeighbourLength { seq: get("seq")?, q: get("q")?, kv: get("kv")? },
             "neighbour_joins" => NeighbourJoins { seq: get("seq")?, join: get("join")? },
             "position" => Position { rotate: get("rotate")? },

@@ -78,13 +78,24 @@ pub(super) fn smaller(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs, pass: usi
     let case = &trial.case;
     match PASSES[pass] {
         Pass::Sequences => {
+            let apart = if position == 0 { apart(trial) } else { None };
             let without = without_sequence(case, position);
-            let mut candidates: Vec<Candidate<Trial>> = structural(vec![without.clone()]);
+            let mut candidates: Vec<Candidate<Trial>> = apart.into_iter().chain(structural(vec![without.clone()])).collect();
             candidates.extend(one_place_less(trial, without));
             candidates
         }
-        Pass::Lengths => structural(lengths(case, position / LENGTH_STEPS, position % LENGTH_STEPS)),
-        Pass::Heads => structural(heads(case, position)),
+        Pass::Lengths => {
+            let mut cases = lengths(case, position / LENGTH_STEPS, position % LENGTH_STEPS);
+            if position == 0 && matches!(trial.checks, Checks::Only { pair: true, .. }) {
+                cases.extend(decoded(case));
+            }
+            structural(cases)
+        }
+        Pass::Heads => {
+            let cases = heads(case, position);
+            let scaled: Vec<_> = cases.iter().flat_map(|smaller| rescaled(trial, smaller)).collect();
+            structural(cases).into_iter().chain(scaled).collect()
+        }
         Pass::Dims => structural(dims(case, position)),
         Pass::TrainPlan => structural(train_plans(case)),
         Pass::InferPlan if position == 0 => structural(infer_plans(case)),
@@ -173,6 +184,34 @@ fn lengths(case: &Case, n: usize, way: usize) -> Vec<Case> {
     }
 }
 
+/// A lone sequence, computed whole by training and row by row by inference from a contiguous cache, with fewer keys: where rules
+/// set prefill and decode apart, no other plan needs fewer.
+fn decoded(case: &Case) -> Vec<Case> {
+    let ([it], Data::Drawn { .. }) = (&case.problem.sequences[..], &case.data) else { return Vec::new() };
+    let q = it.q.max(2);
+    let shorter = down((it.q + it.kv).saturating_sub(q), 3);
+    let simplest = changed(case, |case| {
+        case.problem.mask = super::Mask { causal: Some(Anchor::BottomRight), ..super::Mask::default() };
+        case.train = super::TrainPlan { layout: TrainLayout::Varlen, block_q: DEFAULT_BLOCK_Q, ..case.train.clone() };
+        case.infer = InferPlan {
+            cache: Cache::Contiguous { spare: 0 },
+            requests: vec![Request { hit: 0, join: 0, chunks: Vec::new(), then: 1, reject: 0, preempt: None }],
+            budget: None,
+            bucket: 1,
+            ..case.infer.clone()
+        };
+    });
+    shorter
+        .into_iter()
+        .map(|kv| {
+            changed(&simplest, |case| {
+                (case.problem.sequences[0].q, case.problem.sequences[0].kv) = (q, kv);
+                fit_plans(case);
+            })
+        })
+        .collect()
+}
+
 fn heads(case: &Case, position: usize) -> Vec<Case> {
     let kv_heads = case.problem.kv_head_ids.len();
     let select = |kept: Vec<usize>, of_group: bool| {
@@ -192,6 +231,33 @@ fn heads(case: &Case, position: usize) -> Vec<Case> {
         return Vec::new();
     }
     vec![select(vec![n], of_group), select((0..count).filter(|&it| it != n).collect(), of_group)]
+}
+
+/// Fewer heads under a neighbour that grows by the same factor: launchers multiply its rows with the heads of a group, and the
+/// batch with the KV heads.
+fn rescaled(trial: &Trial, case: &Case) -> Vec<Candidate<Trial>> {
+    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return Vec::new() };
+    let Relation::Neighbour { q, kv, count } = sided.relation else { return Vec::new() };
+    let (old, new) = (&trial.case.problem, &case.problem);
+    let grown = |n: usize, of: fn(&Problem) -> usize| (n * of(old)).div_ceil(of(new)) as u32;
+    let batch = old.sequences.len();
+    let rows = grown(q as usize, |it| it.group_ids.len());
+    let crowd = grown(batch + count as usize, Problem::kv_heads) - batch as u32;
+    [(rows, count), (q, crowd)]
+        .into_iter()
+        .filter(|&it| it != (q, count))
+        .map(|(q, count)| {
+            with_relation(trial, case.clone(), SidedRelation { relation: Relation::Neighbour { q, kv, count }, ..sided })
+        })
+        .collect()
+}
+
+fn with_relation(trial: &Trial, case: Case, relation: SidedRelation) -> Candidate<Trial> {
+    let mut trial = Trial { case, ..trial.clone() };
+    if let Checks::Only { relation: it, .. } = &mut trial.checks {
+        *it = Some(relation);
+    }
+    Candidate { trial, redraw: true }
 }
 
 fn dims(case: &Case, position: usize) -> Vec<Case> {
@@ -335,13 +401,28 @@ fn masks(case: &Case) -> Vec<Case> {
 }
 
 fn relations(trial: &Trial) -> Vec<Candidate<Trial>> {
-    let Checks::Only { oracle, pair, relation: Some(sided) } = trial.checks else { return Vec::new() };
-    sided
-        .simpler()
-        .into_iter()
-        .map(|simpler| Trial { case: trial.case.clone(), checks: Checks::Only { oracle, pair, relation: Some(simpler) } })
-        .map(|trial| Candidate { trial, redraw: true })
-        .collect()
+    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return Vec::new() };
+    sided.simpler().into_iter().map(|simpler| with_relation(trial, trial.case.clone(), simpler)).collect()
+}
+
+/// The neighbours of a company relation leave the case and come with the relation: what they are then costs no length.
+fn apart(trial: &Trial) -> Option<Candidate<Trial>> {
+    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return None };
+    let problem = &trial.case.problem;
+    let stays = |id: u32| match sided.relation {
+        Relation::Alone { seq } => Some(id == seq),
+        Relation::NeighbourLength { seq, .. } | Relation::NeighbourJoins { seq, .. } => Some(id != seq),
+        _ => None,
+    };
+    let mut kept = Vec::new();
+    let mut gone = Vec::new();
+    for (n, sequence) in problem.sequences.iter().enumerate() {
+        if stays(sequence.id)? { kept.push(n) } else { gone.push(*sequence) }
+    }
+    let q = gone.iter().map(|it| it.q).max()?;
+    let kv = gone.iter().map(|it| it.kv).max()?;
+    let relation = Relation::Neighbour { q, kv, count: gone.len() as u32 };
+    Some(with_relation(trial, Selection::sequences(problem, kept).apply(&trial.case), SidedRelation { relation, ..sided }))
 }
 
 fn literal(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs) -> Vec<Candidate<Trial>> {
