@@ -89,9 +89,10 @@ pub fn draw(source: &mut dyn Source, profile: Profile, hints: &Hints<'_>) -> Cas
     granules.extend(schedule::page(&cache));
     let chunk = source.boundary(&granules, caps.typical_kv);
     granules.push(chunk);
-    let (problem, data) = geometry::problem(source, caps, &granules, hints.captured);
+    let (mut problem, data) = geometry::problem(source, caps, &granules, hints.captured);
     let train = schedule::train(source, &problem, &granules);
     let infer = schedule::infer(source, &problem, cache, &granules, chunk);
+    geometry::fp8_kv(source, &mut problem);
     Case { problem, train, infer, data }
 }
 
