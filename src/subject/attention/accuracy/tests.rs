@@ -423,10 +423,14 @@ fn losses_of_precision_exceed_the_f32_bound() {
         ("score.store=f16", false),
         ("", true),
     ];
-    for (keys, rows, fp8) in [(8, 60, false), (64, 60, false), (300, 20, false), (1000, 8, false), (8, 60, true), (64, 60, true)] {
+    for (keys, rows, fp8) in [(8, 60, false), (64, 60, false), (300, 20, false), (1000, 8, false), (8, 60, true), (64, 60, true)]
+    {
         for ((name, dropped), shares) in kernels.iter().zip(caught(&kernels, keys, rows, fp8)) {
             let name = if *dropped { "dropped last key" } else { name };
-            println!("{keys} keys, 8-bit {fp8}, {name}: {:.3} exceed the declared bound, {:.3} the undeclared one", shares[0], shares[1]);
+            println!(
+                "{keys} keys, 8-bit {fp8}, {name}: {:.3} exceed the declared bound, {:.3} the undeclared one",
+                shares[0], shares[1]
+            );
             assert!(keys > 64 || shares[0] > 0.5, "{keys} keys, {name}: {shares:?}");
         }
     }
