@@ -18,7 +18,7 @@ use lastbit::subject::attention::{Attention, file, text, validate};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pairs, and the start of the signatures to shrink.
-const PAIRS: [(&str, &str, &str); 9] = [
+const PAIRS: [(&str, &str, &str); 11] = [
     ("ref:aligned", "ref:aligned,softmax.block=4", "mismatch o"),
     ("ref:aligned", "ref:fixed-split", "mismatch"),
     ("ref:aligned", "ref:p-bf16", "mismatch o"),
@@ -28,6 +28,8 @@ const PAIRS: [(&str, &str, &str); 9] = [
     ("ref:uncached-split,grid.split=fixed_size(4)", "ref:uncached-split,grid.split=fixed_size(4)", "not_invariant"),
     ("ref:aligned,grid.anchor=buffer,softmax.block=3", "ref:aligned", "not_invariant train padding"),
     ("ref:scores-bf16,profile=aligned", "ref:scores-bf16,profile=aligned", "inaccurate"),
+    ("ref:aligned", "ref:aligned,kv.descale=folded", "mismatch"),
+    ("ref:aligned", "ref:aligned,actual.kv_scales=ignored", "mismatch lse"),
 ];
 
 /// Failing trials of each pair.
@@ -136,7 +138,7 @@ macro_rules! pairs {
         })+
     };
 }
-pairs! { blocks 0 splits 1 weights 2 exponentials 3 anchors 4 windows 5 prefixes 6 padding 7 accuracy 8 }
+pairs! { blocks 0 splits 1 weights 2 exponentials 3 anchors 4 windows 5 prefixes 6 padding 7 accuracy 8 descaling 9 scales 10 }
 
 /// Fails on every call with seven keys or more in an entry.
 struct Short(Reference);

@@ -343,17 +343,17 @@ fn plain_kv(case: &Case) -> Case {
     plain
 }
 
-/// All 1; one for all heads; each one alone 1, or a power of two.
+/// All 1; one for all heads; each one alone 1, a power of two, or of fewer significant bits.
 fn simpler_scales(scales: &[f32]) -> Vec<Vec<f32>> {
     let mut simpler = vec![vec![1.0]];
     if scales.len() > 1 {
         simpler.extend(scales.iter().map(|&scale| vec![scale]));
     }
     for n in 0..scales.len() {
-        let powers = [1.0, f32::from_bits(scales[n].to_bits() & 0xff80_0000)];
-        for power in powers.into_iter().filter(|&power| power > 0.0) {
+        let values = simpler_values(Dtype::F32, scales[n].to_bits()).into_iter().map(f32::from_bits);
+        for value in values.filter(|&value| value > 0.0) {
             let mut scales = scales.to_vec();
-            scales[n] = power;
+            scales[n] = value;
             simpler.push(scales);
         }
     }

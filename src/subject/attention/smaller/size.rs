@@ -81,8 +81,8 @@ fn knobs(trial: &Trial) -> u64 {
         knob(1);
         for scales in [&kv.k_scales, &kv.v_scales] {
             knob(scales.len() as u64 - 1);
-            // 1 is simplest, then powers of two.
-            scales.iter().for_each(|scale| knob(u64::from(*scale != 1.0) + u64::from(scale.to_bits() << 9 != 0)));
+            // 1 is simplest, then powers of two, then few significant bits.
+            scales.iter().for_each(|scale| knob(if *scale == 1.0 { 0 } else { weight(Dtype::F32, scale.to_bits()) / 1024 }));
         }
     }
     if let Checks::Only { relation: Some(sided), .. } = trial.checks {
