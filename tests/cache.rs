@@ -63,7 +63,7 @@ fn check(case: &Case, poison: Poison) -> usize {
             assert!(call.q.row(n).iter().all(|&bits| is_poison(problem.dtype, bits, poison)));
         }
         if !recycled && k_stride > 0 {
-            let dead = |bits: &[u32]| bits.iter().all(|&bits| is_poison(problem.dtype, bits, poison));
+            let dead = |bits: &[u32]| bits.iter().all(|&bits| is_poison(problem.kv_dtype(), bits, poison));
             let count = call.k_cache.bits.chunks(k_stride).filter(|bits| !dead(bits)).count();
             let count_v = call.v_cache.bits.chunks(v_stride).filter(|bits| !dead(bits)).count();
             let expected: u32 = live.iter().sum();

@@ -18,7 +18,7 @@ use lastbit::subject::attention::{Attention, file, text, validate};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pairs, and the start of the signatures to shrink.
-const PAIRS: [(&str, &str, &str); 11] = [
+const PAIRS: [(&str, &str, &str); 13] = [
     ("ref:aligned", "ref:aligned,softmax.block=4", "mismatch o"),
     ("ref:aligned", "ref:fixed-split", "mismatch"),
     ("ref:aligned", "ref:p-bf16", "mismatch o"),
@@ -30,6 +30,8 @@ const PAIRS: [(&str, &str, &str); 11] = [
     ("ref:scores-bf16,profile=aligned", "ref:scores-bf16,profile=aligned", "inaccurate"),
     ("ref:fixed-split,grid.context=gather_partials", "ref:fixed-split,grid.context=gather_partials", "not_invariant infer ranks"),
     ("ref:aligned", "ref:aligned,grid.context=ring_lse", "mismatch"),
+    ("ref:aligned", "ref:aligned,kv.descale=folded", "mismatch"),
+    ("ref:aligned", "ref:aligned,actual.kv_scales=ignored", "mismatch lse"),
 ];
 
 /// Failing trials of each pair.
@@ -138,7 +140,9 @@ macro_rules! pairs {
         })+
     };
 }
-pairs! { blocks 0 splits 1 weights 2 exponentials 3 anchors 4 windows 5 prefixes 6 padding 7 accuracy 8 gathered 9 rings 10 }
+pairs! {
+    blocks 0 splits 1 weights 2 exponentials 3 anchors 4 windows 5 prefixes 6 padding 7 accuracy 8 gathered 9 rings 10 descaling 11 scales 12
+}
 
 /// Fails on every call with seven keys or more in an entry.
 struct Short(Reference);

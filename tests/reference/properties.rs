@@ -2,9 +2,9 @@
 
 use super::setup::{Results, Setup, Step, causal};
 use lastbit::number::Dtype;
-use lastbit::subject::attention::conventions::Conventions;
+use lastbit::subject::attention::conventions::{Conventions, ScalesConvention};
 use lastbit::subject::attention::kernel::KernelError;
-use lastbit::subject::attention::numerics::{Block, Context, Numerics, Passes, Rescale, Scope};
+use lastbit::subject::attention::numerics::{Block, Context, Descale, MaxInit, Numerics, Passes, Rescale, Scope};
 use lastbit::subject::attention::recipe::Recipe;
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::reference::preset::PRESETS;
@@ -77,6 +77,11 @@ fn draw_setup(draw: &mut Draw) -> Setup {
         out: draw.pick(&[Dtype::F32, Dtype::F32, Dtype::BF16, Dtype::F16]),
         ..Setup::default()
     };
+    if draw.one_in(4) {
+        let mut scales = || (0..setup.kv_heads).map(|_| draw.pick(&[1.0, 0.25, 0.3, 1.7])).collect::<Vec<f32>>();
+        let (k, v) = (scales(), scales());
+        setup.fp8 = Some((draw.pick(&[Dtype::E4M3, Dtype::E5M2]), k, v));
+    }
     let heads = setup.heads();
     setup.context = draw_context(draw);
     setup.sinks = draw.one_in(4).then(|| (0..heads).map(|_| draw.value()).collect());
@@ -90,6 +95,7 @@ fn draw_setup(draw: &mut Draw) -> Setup {
 }
 
 const VALUES: &[(&str, &[&str])] = &[
+    ("kv.descale", &["on_load", "folded"]),
     ("score.order", &["sequential", "lanes(4)", "pairwise", "fused(3)"]),
     ("score.fma", &["true", "false"]),
     ("score.acc", &["f32", "bf16"]),
@@ -157,6 +163,7 @@ fn draw_kernel(draw: &mut Draw) -> Reference {
             ("sink_in_lse", "no"),
             ("alibi", "key_index"),
             ("cap_order", "bias_then_cap"),
+            ("kv_scales", "ignored"),
         ]);
         kernel.actual.set(field, value).unwrap();
     }
@@ -272,6 +279,57 @@ fn equal_recipes_of_two_kernels_give_equal_bits() {
         }
     }
     assert!(equal > 5_000 && visible > 5_000, "{equal} equal, {unequal} not, {visible} of them visible");
+}
+
+/// flashinfer#4979: with scales that are powers of two, the result is bit for bit that of the same numbers stored in a wider format,
+/// wherever the scales enter.
+#[test]
+fn powers_of_two_scale_exactly() {
+    let mut told_apart = 0;
+    for seed in 0..1000 {
+        let mut draw = Draw(5_000_000 + seed);
+        let mut setup = draw_setup(&mut draw);
+        let kv = draw.pick(&[Dtype::E4M3, Dtype::E5M2]);
+        let scales = |draw: &mut Draw, first: f32| -> Vec<f32> {
+            let powers = [first, 2.0, 0.5, 8.0, 1.0 / 64.0];
+            if draw.one_in(2) { vec![first] } else { (0..setup.kv_heads).map(|_| draw.pick(&powers)).collect() }
+        };
+        let (k_scales, v_scales) = (scales(&mut draw, 0.25), scales(&mut draw, 0.5));
+        let mut meant = setup.clone();
+        // A wide format for the values as meant: E5M2 times a power of two may leave f16.
+        (setup.dtype, meant.dtype, meant.fp8) = (Dtype::BF16, Dtype::BF16, None);
+        for (data, d, scales) in [(&mut meant.k, setup.d_qk, &k_scales), (&mut meant.v, setup.d_v, &v_scales)] {
+            for (n, head) in data.chunks_exact_mut(d).enumerate() {
+                let scale = if scales.len() == 1 { scales[0] } else { scales[n % scales.len()] };
+                head.iter_mut().for_each(|x| *x = kv.squeeze(*x) * scale);
+            }
+        }
+        setup.fp8 = Some((kv, k_scales, v_scales));
+        // f16 ends where f32 and bf16 do not.
+        let mut kernel = draw_kernel(&mut draw);
+        let acc = |dtype| if dtype == Dtype::F16 { Dtype::BF16 } else { dtype };
+        let Numerics { score, rowsum, value, grid, .. } = &mut kernel.numerics;
+        (score.acc, score.store) = (acc(score.acc), acc(score.store));
+        (rowsum.acc, value.acc) = (acc(rowsum.acc), acc(value.acc));
+        grid.partial_dtype = acc(grid.partial_dtype);
+        kernel.actual.kv_scales = Conventions::default().kv_scales;
+        // A finite start of the maximum is in the units of the scores.
+        kernel.numerics.softmax.max_init = MaxInit::NegInf;
+        let expected = meant.varlen(&kernel);
+        for descale in [Descale::OnLoad, Descale::Folded] {
+            kernel.numerics.kv.descale = descale;
+            let got = setup.varlen(&kernel);
+            assert_eq!(expected.lse, got.lse, "seed {seed}: {kernel} on {setup:?}");
+            for (a, b) in expected.o.iter().flatten().zip(got.o.iter().flatten()) {
+                // Among subnormal numbers a scale does not commute with rounding.
+                let tiny = [a, b].iter().all(|&&bits| setup.out.to_f32(bits).abs() < 1e-30);
+                assert!(a == b || tiny, "seed {seed}: {kernel} on {setup:?}");
+            }
+        }
+        kernel.actual.kv_scales = ScalesConvention::Ignored;
+        told_apart += u32::from(setup.varlen(&kernel) != expected);
+    }
+    assert!(told_apart > 900, "{told_apart}");
 }
 
 #[test]

@@ -111,6 +111,10 @@ fn facts(case: &Case, [query_max, key_max, value_max]: [f64; 3], keys: u32, head
         key_max,
         value_max,
         context: None,
+        kv_scales: problem.fp8_kv.is_some().then(|| {
+            let (k, v) = problem.kv_scales(head / problem.group_ids.len());
+            [f64::from(k), f64::from(v)]
+        }),
         out_dtype: problem.out_dtype,
     }
 }

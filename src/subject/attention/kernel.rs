@@ -106,6 +106,9 @@ impl Attributes<'_> {
         if biased && self.softcap.is_some() && declared.cap_order != plain.cap_order {
             return declares("cap_order", declared.cap_order.to_string(), &plain.cap_order.to_string());
         }
+        if self.kv_scales.is_some() && declared.kv_scales != plain.kv_scales {
+            return declares("kv_scales", declared.kv_scales.to_string(), &plain.kv_scales.to_string());
+        }
         Ok(())
     }
 }

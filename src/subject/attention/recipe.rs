@@ -25,7 +25,7 @@ use super::conventions::{AnchorConvention, Conventions, WindowConvention};
 use super::kernel::Attributes;
 use super::mask::{Anchor, Mask};
 use super::numerics::{
-    Block, Context, GridAnchor, Launch, MaxInit, Merge, Numerics, Order, Passes, Rescale, Scope, Split, Traverse,
+    Block, Context, Descale, GridAnchor, Launch, MaxInit, Merge, Numerics, Order, Passes, Rescale, Scope, Split, Traverse,
 };
 use super::plan::ContextParallel;
 use crate::number::Dtype;
@@ -238,6 +238,9 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
     arithmetic.grid.split = Split::None;
     arithmetic.grid.context = Context::AllGather;
     arithmetic.grid.merge = numerics.grid.merge_under(facts.call.context);
+    if !matches!(facts.call.kv_dtype, Dtype::E4M3 | Dtype::E5M2) {
+        arithmetic.kv.descale = Descale::OnLoad;
+    }
     if numerics.softmax.passes == Passes::TwoPass {
         arithmetic.softmax.rescale = Rescale::Always;
     }
@@ -277,6 +280,7 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
     });
     let plain = Conventions::default();
     let keep = |seen: bool| if seen { *actual } else { plain };
+    let scales = matches!(facts.call.kv_dtype, Dtype::E4M3 | Dtype::E5M2);
     let conventions = Conventions {
         anchor: plain.anchor,
         window: plain.window,
@@ -285,6 +289,7 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
         sink_in_lse: keep(facts.sinks).sink_in_lse,
         alibi: keep(facts.alibi).alibi,
         cap_order: keep(facts.alibi && facts.softcap).cap_order,
+        kv_scales: keep(scales).kv_scales,
     };
     Recipe { layout, position: facts.alibi.then_some(position), tile, partials, arithmetic, conventions }
 }

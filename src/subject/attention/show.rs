@@ -33,6 +33,10 @@ fn problem(problem: &Problem) -> String {
     if problem.out_dtype != problem.dtype {
         let _ = write!(out, "->{}", problem.out_dtype);
     }
+    if let Some(kv) = &problem.fp8_kv {
+        let list = |scales: &[f32]| scales.iter().map(|scale| format!("{scale:?}")).collect::<Vec<_>>().join(",");
+        let _ = write!(out, " kv={} k_scales={} v_scales={}", kv.dtype, list(&kv.k_scales), list(&kv.v_scales));
+    }
     let _ = write!(out, " d_qk={} d_v={} heads={}/{}", problem.d_qk, problem.d_v, problem.q_heads(), problem.kv_heads());
     match problem.mask.causal {
         Some(Anchor::BottomRight) => out.push_str(" causal"),

@@ -53,6 +53,11 @@
 //! to 6. Where scores keep no digits (deep scores, huge dot products) this is the smaller bound and all that the arithmetic
 //! promises.
 //!
+//! **8-bit KV** (`descaled.rs`). On load, a key or value times its scale is rounded once to f32: one more factor `1 + d` for each, `eta` for
+//! each. Folded, the softmax scale takes one more (and `eta` of its size), the finished output one more; dot products and `acc` are
+//! then in stored units, and so are their underflow and their range. A power of two rounds nothing but what underflows. An
+//! undeclared kernel may do either: the worse of the two, item by item.
+//!
 //! **lse.** The relative errors of `l` from steps 3 and 4 as a logarithm, or `D` if that is smaller (log-sum-exp never
 //! amplifies), plus the roundings of the logarithm and of its sum with the maximum.
 //!
@@ -63,6 +68,7 @@
 //! the sums.
 
 mod count;
+mod descaled;
 mod range;
 mod row;
 mod score;
@@ -101,12 +107,14 @@ pub struct Facts {
     pub sink: Option<f64>,
     /// At least the largest `|q_x|`; the storage format's largest number will do.
     pub query_max: f64,
-    /// At least the largest `|k_jx|`.
+    /// At least the largest `|k_jx|`, as stored.
     pub key_max: f64,
-    /// At least the largest `|v_jx|` over the row's valid keys.
+    /// At least the largest `|v_jx|` over the row's valid keys, as stored.
     pub value_max: f64,
     /// The path's context-parallel ranks: chunks that are cut by themselves cost merges or rescales.
     pub context: Option<ContextParallel>,
+    /// What stored keys and values are multiplied with; `None` where they are not in an 8-bit format.
+    pub kv_scales: Option<[f64; 2]>,
     /// Format of `o`.
     pub out_dtype: Dtype,
 }

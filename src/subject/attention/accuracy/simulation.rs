@@ -1,7 +1,7 @@
 //! A slow flash kernel for one row, written for the tests of the bound and sharing nothing with the reference kernel; and the truth.
 
 use super::super::numerics::{
-    Block, Context, Exp, Finish, MaxInit, Merge, Numerics, Order, Passes, Rescale, ScaleAt, Split, Store, SumOf,
+    Block, Context, Descale, Exp, Finish, MaxInit, Merge, Numerics, Order, Passes, Rescale, ScaleAt, Split, Store, SumOf,
 };
 use super::super::plan::{ContextParallel, Shards};
 use super::{Facts, RowSums, Weighting};
@@ -16,6 +16,8 @@ pub(super) struct Row {
     pub q: Vec<f32>,
     pub k: Vec<Vec<f32>>,
     pub v: Vec<Vec<f32>>,
+    /// What stored keys and values are multiplied with.
+    pub kv_scales: Option<[f32; 2]>,
     pub scale: f32,
     pub softcap: Option<f32>,
     pub slope: Option<f32>,
@@ -48,6 +50,7 @@ impl Row {
             key_max: largest(&self.k),
             value_max: largest(&self.v),
             context: self.context,
+            kv_scales: self.kv_scales.map(|scales| scales.map(f64::from)),
             out_dtype: self.out,
         }
     }
@@ -69,10 +72,11 @@ fn real(x: f32) -> Float {
 pub(super) fn truth(row: &Row, weightings: &[Weighting]) -> Truth {
     let mut scores = Vec::new();
     let mut magnitudes = Vec::new();
+    let [k_scale, v_scale] = row.kv_scales.unwrap_or([1.0; 2]);
     for (j, k) in row.k.iter().enumerate() {
         let (mut dot, mut abs) = (real(0.0), real(0.0));
         for (&a, &b) in row.q.iter().zip(k) {
-            let product = real(a) * real(b);
+            let product = real(a) * real(b) * real(k_scale);
             abs += product.clone().abs();
             dot += product;
         }
@@ -122,13 +126,13 @@ pub(super) fn truth(row: &Row, weightings: &[Weighting]) -> Truth {
             sums.weight_error[i] += error;
             for (sum, &v) in sums.value_error[i].iter_mut().zip(&row.v[j]) {
                 if v != 0.0 {
-                    *sum += error * f64::from(v.abs());
+                    *sum += error * f64::from(v.abs()) * f64::from(v_scale);
                 }
             }
         }
         for (x, &v) in row.v[j].iter().enumerate() {
-            sums.value_abs[x] += w * f64::from(v.abs());
-            o[x] += real(v) * &weight;
+            sums.value_abs[x] += w * f64::from(v.abs()) * f64::from(v_scale);
+            o[x] += real(v) * real(v_scale) * &weight;
         }
         total += weight;
     }
@@ -223,7 +227,11 @@ fn polynomial(degree: usize) -> Vec<f32> {
 
 struct Kernel<'a> {
     n: &'a Numerics,
+    /// Its keys and values are as loaded.
     row: &'a Row,
+    /// The softmax scale, and what multiplies the output.
+    scale: f32,
+    on_output: f32,
     coefficients: Vec<f32>,
     plain: bool,
     c: f32,
@@ -270,16 +278,16 @@ impl Kernel<'_> {
     }
 
     fn natural(&self, m: f32) -> f32 {
-        if self.plain && self.n.score.scale == ScaleAt::FoldedLog2e { m * self.row.scale } else { m }
+        if self.plain && self.n.score.scale == ScaleAt::FoldedLog2e { m * self.scale } else { m }
     }
 
     fn score(&self, j: usize) -> f32 {
         let (s, row) = (&self.n.score, self.row);
         let on_query = s.scale == ScaleAt::OnQuery;
-        let q: Vec<f32> = row.q.iter().map(|&x| if on_query { x * row.scale } else { x }).collect();
+        let q: Vec<f32> = row.q.iter().map(|&x| if on_query { x * self.scale } else { x }).collect();
         let mut x = multiply(s.order, s.fma, 0.0, &q, &row.k[j], s.acc);
         if s.scale == ScaleAt::OnScore || (s.scale == ScaleAt::FoldedLog2e && !self.plain) {
-            x *= row.scale;
+            x *= self.scale;
         }
         if let Some(cap) = row.softcap {
             x = cap * tanhf(x / cap);
@@ -339,7 +347,7 @@ impl Kernel<'_> {
                 state.l = self.row_sum(state.l, &w);
             }
             let p: Vec<f32> =
-                w.iter().map(|&w| n.probs.dtype.squeeze(if n.probs.normalised { self.finish(w, sums) } else { w })).collect();
+                w.iter().map(|&w| n.probs.dtype.squeeze(if n.probs.normalised { self.weigh(w, sums) } else { w })).collect();
             for x in 0..d_v {
                 let v: Vec<f32> = keys.clone().map(|j| self.row.v[j][x]).collect();
                 state.acc[x] = multiply(n.value.order, n.value.fma, state.acc[x], &p, &v, n.value.acc);
@@ -358,10 +366,17 @@ impl Kernel<'_> {
         reduce(n.rowsum.order, start, &terms, n.rowsum.acc)
     }
 
+    fn weigh(&self, w: f32, l: f32) -> f32 {
+        match self.n.finish {
+            Finish::Divide => w / l,
+            Finish::Reciprocal => w * (1.0 / l),
+        }
+    }
+
     fn finish(&self, a: f32, l: f32) -> f32 {
         match self.n.finish {
-            Finish::Divide => a / l,
-            Finish::Reciprocal => a * (1.0 / l),
+            Finish::Divide => a / l * self.on_output,
+            Finish::Reciprocal => a * (1.0 / l * self.on_output),
         }
     }
 
@@ -421,15 +436,25 @@ fn partials(n: &Numerics, row: &Row) -> Vec<Vec<Range<usize>>> {
 pub(super) fn run(n: &Numerics, row: &Row) -> (Vec<u32>, f32) {
     let plain = row.softcap.is_none() && row.slope.is_none();
     let factor = if plain { f64::from(row.scale) } else { 1.0 };
+    let [k_scale, v_scale] = row.kv_scales.unwrap_or([1.0; 2]);
+    let folds = n.kv.descale == Descale::Folded;
+    let mut loaded = row.clone();
+    if !folds {
+        loaded.k.iter_mut().flatten().for_each(|x| *x *= k_scale);
+        loaded.v.iter_mut().flatten().for_each(|x| *x *= v_scale);
+    }
+    let on_scale = if folds { k_scale } else { 1.0 };
     let kernel = Kernel {
         n,
-        row,
+        row: &loaded,
+        scale: row.scale * on_scale,
+        on_output: if folds { v_scale } else { 1.0 },
         coefficients: match n.softmax.exp {
             Exp::CorrectlyRounded => Vec::new(),
             Exp::Exp2Poly(degree) => polynomial(degree as usize),
         },
         plain,
-        c: (factor * std::f64::consts::LOG2_E) as f32,
+        c: (factor * std::f64::consts::LOG2_E) as f32 * if plain { on_scale } else { 1.0 },
     };
     let partials = partials(n, row);
     let ring = row.context.is_some() && n.grid.context == Context::RingLse;

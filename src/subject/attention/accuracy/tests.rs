@@ -95,6 +95,7 @@ fn draw(kind: Kind, dice: &mut Dice) -> Row {
     let d = dice.pick(&[1usize, 4, 16, 32]);
     let d_v = 2;
     let storage = dice.pick(&[Dtype::F32, Dtype::BF16, Dtype::F16]);
+    let fp8 = (dice.below(3) == 0).then(|| dice.pick(&[Dtype::E4M3, Dtype::E5M2]));
     let mut q: Vec<f32> = (0..d).map(|_| dice.normal()).collect();
     let mut k: Vec<Vec<f32>> = (0..n).map(|_| (0..d).map(|_| dice.normal()).collect()).collect();
     let mut v: Vec<Vec<f32>> = (0..n).map(|_| (0..d_v).map(|_| dice.normal()).collect()).collect();
@@ -148,14 +149,22 @@ fn draw(kind: Kind, dice: &mut Dice) -> Row {
             q.iter_mut().chain(k.iter_mut().flatten()).for_each(|x| *x *= large);
         }
     }
-    for x in q.iter_mut().chain(k.iter_mut().flatten()).chain(v.iter_mut().flatten()) {
-        let kept = storage.squeeze(*x);
-        *x = if kept.is_finite() { kept } else { storage.max_finite() as f32 * x.signum() };
+    let store = |storage: Dtype, x: &mut f32| {
+        let most = storage.max_finite() as f32;
+        *x = storage.squeeze(x.clamp(-most, most));
+    };
+    q.iter_mut().for_each(|x| store(storage, x));
+    for x in k.iter_mut().flatten().chain(v.iter_mut().flatten()) {
+        store(fp8.unwrap_or(storage), x);
     }
+    let mut kv_scale =
+        || dice.pick(&[1.0, 0.25, 0.5, 0.3, 1.7, 1e-3, 2e-38, 1e-42, 3e4]) * if dice.below(2) == 0 { 1.0 } else { 1.1 };
+    let kv_scales = fp8.map(|_| [kv_scale(), kv_scale()]);
     Row {
         q,
         k,
         v,
+        kv_scales,
         scale,
         softcap: (dice.below(5) == 0).then(|| dice.pick(&[2.0, 30.0])),
         slope: (dice.below(5) == 0).then(|| dice.pick(&[0.3, 1.0, 0.01])),
@@ -288,6 +297,26 @@ fn the_bound_holds_in_f32() {
 }
 
 #[test]
+fn the_bound_holds_with_folded_scales() {
+    hold(
+        &[
+            "kv.descale=folded",
+            "kv.descale=folded finish=reciprocal score.scale=on_query",
+            "kv.descale=folded score.scale=folded_log2e finish=reciprocal softmax.block=3",
+            "kv.descale=folded score.scale=folded_log2e score.fma=true",
+            "kv.descale=folded grid.split=fixed_size(8) grid.partial_dtype=bf16",
+            "kv.descale=folded grid.split=fixed_count(4) grid.merge=tree finish=reciprocal",
+            "kv.descale=folded value.acc=f16 softmax.block=4",
+            "kv.descale=folded score.acc=f16 probs.dtype=bf16",
+            "kv.descale=folded score.store=f16 score.scale=folded_log2e",
+            "kv.descale=folded softmax.max_init=-20 finish=reciprocal",
+            "kv.descale=folded softmax.rescale=threshold(8) softmax.block=4 finish=reciprocal",
+        ],
+        false,
+    );
+}
+
+#[test]
 fn the_bound_holds_with_polynomial_exponentials() {
     hold(
         &[
@@ -346,6 +375,9 @@ fn undeclared_numerics_cover_f32_kernels() {
             "score.scale=folded_log2e softmax.block=7",
             "score.scale=on_query finish=reciprocal softmax.block=1",
             "grid.split=fixed_count(2)",
+            "kv.descale=folded",
+            "kv.descale=folded score.scale=folded_log2e finish=reciprocal",
+            "kv.descale=folded score.scale=on_query grid.split=fixed_count(2)",
         ],
         true,
     );
@@ -409,18 +441,20 @@ fn ranks_cost_merges_and_rescales() {
 
 /// For each kernel (and whether it drops the last key), the shares of f32 outputs of normal rows that exceed the bound of the base
 /// numerics, and the undeclared bound.
-fn caught(kernels: &[(&str, bool)], keys: usize, rows: u32) -> Vec<[f64; 2]> {
+fn caught(kernels: &[(&str, bool)], keys: usize, rows: u32, fp8: bool) -> Vec<[f64; 2]> {
     let declared = base();
     let judges = [Some(&declared), None];
     let mut dice = Dice(3);
     let mut over = vec![[0; 2]; kernels.len()];
     for _ in 0..rows {
         let d = 32;
-        let mut vector = |n: usize| (0..n).map(|_| Dtype::BF16.squeeze(dice.normal())).collect::<Vec<f32>>();
+        let mut vector = |n: usize, storage: Dtype| (0..n).map(|_| storage.squeeze(dice.normal())).collect::<Vec<f32>>();
+        let kv = if fp8 { Dtype::E4M3 } else { Dtype::BF16 };
         let row = Row {
-            q: vector(d),
-            k: (0..keys).map(|_| vector(d)).collect(),
-            v: (0..keys).map(|_| vector(4)).collect(),
+            q: vector(d, Dtype::BF16),
+            k: (0..keys).map(|_| vector(d, kv)).collect(),
+            v: (0..keys).map(|_| vector(4, kv)).collect(),
+            kv_scales: fp8.then_some([0.9, 0.7]),
             scale: 1.0 / (d as f32).sqrt(),
             softcap: None,
             slope: None,
@@ -460,10 +494,14 @@ fn losses_of_precision_exceed_the_f32_bound() {
         ("score.store=f16", false),
         ("", true),
     ];
-    for (keys, rows) in [(8, 60), (64, 60), (300, 20), (1000, 8)] {
-        for ((name, dropped), shares) in kernels.iter().zip(caught(&kernels, keys, rows)) {
+    for (keys, rows, fp8) in [(8, 60, false), (64, 60, false), (300, 20, false), (1000, 8, false), (8, 60, true), (64, 60, true)]
+    {
+        for ((name, dropped), shares) in kernels.iter().zip(caught(&kernels, keys, rows, fp8)) {
             let name = if *dropped { "dropped last key" } else { name };
-            println!("{keys} keys, {name}: {:.3} exceed the declared bound, {:.3} the undeclared one", shares[0], shares[1]);
+            println!(
+                "{keys} keys, 8-bit {fp8}, {name}: {:.3} exceed the declared bound, {:.3} the undeclared one",
+                shares[0], shares[1]
+            );
             assert!(keys > 64 || shares[0] > 0.5, "{keys} keys, {name}: {shares:?}");
         }
     }

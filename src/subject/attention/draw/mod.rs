@@ -98,12 +98,13 @@ pub fn draw(source: &mut dyn Source, profile: Profile, hints: &Hints<'_>) -> Cas
     granules.extend(schedule::page(&cache));
     let chunk = source.boundary(&granules, caps.typical_kv);
     granules.push(chunk);
-    let (problem, data) = geometry::problem(source, caps, &granules, hints);
+    let (mut problem, data) = geometry::problem(source, caps, &granules, hints);
     let [train_alone, infer_alone] = hints.one_rank;
     let mut train = schedule::train(source, &problem, &granules);
     (train.context, train.head_ranks) = ranks::ranks(source, &problem, &granules, train_alone);
     let mut infer = schedule::infer(source, &problem, cache, &granules, chunk);
     (infer.context, infer.head_ranks) = ranks::ranks(source, &problem, &granules, infer_alone);
+    geometry::fp8_kv(source, &mut problem);
     Case { problem, train, infer, data }
 }
 

@@ -76,6 +76,28 @@ pub(super) const DIMS: &[(u32, u32)] =
 /// The causal mask. More than one step, prefix hits and budgets need the bottom-right one, so it leads.
 pub(super) const CAUSAL: &[(u32, Option<Anchor>)] = &[(15, None), (79, Some(Anchor::BottomRight)), (6, Some(Anchor::TopLeft))];
 
+/// `n` in `m` cases have keys and values in an 8-bit format: where q is in 16 bits, and where it is in f32, which no serving
+/// engine pairs with an 8-bit cache. One case in six in all: the scales meet every regime, layout and mask in a few thousand cases,
+/// and the other formats lose little.
+pub(super) const FP8: [(u32, u32); 2] = [(2, 9), (1, 16)];
+
+/// Where the scales of 8-bit keys and values come from. Scales of 1 hide a kernel that ignores them, and equal ones a kernel that takes
+/// one for the other (flashinfer#4979).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scales {
+    /// 1.
+    One,
+    /// 0.25 for keys, 0.5 for values.
+    Quarter,
+    /// Powers of two: the result is that of the same numbers in a wider format, bit for bit.
+    Power,
+    /// Every significand bit in use.
+    Any,
+}
+
+/// See [`Scales`].
+pub(super) const SCALES: &[(u32, Scales)] = &[(2, Scales::One), (3, Scales::Quarter), (4, Scales::Power), (7, Scales::Any)];
+
 /// How many of a sequence's positions are new rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rows {

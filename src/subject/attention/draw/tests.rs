@@ -36,6 +36,12 @@ fn check_rules(case: &Case) {
     if let Cache::Paged { page, .. } = case.infer.cache {
         assert!(page >= 1);
     }
+    if let Some(kv) = &p.fp8_kv {
+        for scales in [&kv.k_scales, &kv.v_scales] {
+            assert!(scales.len() == 1 || scales.len() == p.kv_heads());
+            assert!(scales.iter().all(|scale| (0.015..=4.0).contains(scale)), "{kv:?}");
+        }
+    }
     let stepwise = p.mask.causal == Some(Anchor::BottomRight);
     assert!(stepwise || case.infer.budget.is_none());
     for (context, head_ranks) in plans(case) {
@@ -114,7 +120,7 @@ fn cases_are_fixed_for_ever() {
         campaign(profile, 50, &[64]).for_each(|case| digest.update(format!("{case:?}")));
     }
     let hex: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, "4e0d4301646f27e8");
+    assert_eq!(hex, "ab44b02722776a2b");
 }
 
 /// What a case has, as names to count.
@@ -124,6 +130,20 @@ fn features(case: &Case) -> Vec<String> {
     let mut add = |name: String| names.push(name);
     add(format!("sequences {}", p.sequences.len()));
     add(format!("dtype {} out {}", p.dtype, p.out_dtype));
+    match &p.fp8_kv {
+        None => add("plain kv".into()),
+        Some(kv) => {
+            add(format!("kv {} q {} out {}", kv.dtype, p.dtype, p.out_dtype));
+            let kind = |scale: f32| match scale {
+                1.0 => "1",
+                scale if scale.to_bits() << 9 == 0 => "2^n",
+                _ => "any",
+            };
+            for (name, scales) in [("k_scales", &kv.k_scales), ("v_scales", &kv.v_scales)] {
+                add(format!("{name} {} {}", if scales.len() > 1 { "per head" } else { "per tensor" }, kind(scales[0])));
+            }
+        }
+    }
     add(format!("causal {:?}", p.mask.causal));
     add(format!("heads {}x{}", p.kv_heads(), p.group_ids.len()));
     let optional = [
@@ -247,6 +267,23 @@ const REACHED: &[&str] = &[
     "dtype f16 out f16",
     "dtype bf16 out f32",
     "dtype f16 out f32",
+    "plain kv",
+    "kv e4m3 q bf16 out bf16",
+    "kv e4m3 q f16 out f16",
+    "kv e4m3 q bf16 out f32",
+    "kv e4m3 q f32 out f32",
+    "kv e5m2 q bf16 out bf16",
+    "kv e5m2 q f16 out f16",
+    "kv e5m2 q f16 out f32",
+    "kv e5m2 q f32 out f32",
+    "k_scales per tensor 1",
+    "k_scales per tensor 2^n",
+    "k_scales per tensor any",
+    "k_scales per head 2^n",
+    "k_scales per head any",
+    "v_scales per tensor any",
+    "v_scales per head 2^n",
+    "v_scales per head any",
     "causal None",
     "causal Some(BottomRight)",
     "causal Some(TopLeft)",
@@ -384,6 +421,8 @@ fn everything_is_reached() {
     let missing: Vec<&String> = wanted.iter().filter(|&name| !seen.contains_key(name)).collect();
     assert!(missing.is_empty(), "not reached: {missing:?}; reached: {seen:#?}");
     // A few common ones, so that a slip in a weight shows.
+    let fp8: u32 = seen.iter().filter(|(name, _)| name.starts_with("kv e")).map(|(_, count)| count).sum();
+    assert!((560..760).contains(&fp8), "8-bit KV in {fp8} of 4000, one in six is meant");
     for (name, least) in [
         ("Mirror", 1_800),
         ("causal Some(BottomRight)", 2_800),

@@ -157,7 +157,9 @@ fields! {
     pub enum Descale {
         /// Each key and value is multiplied first, rounded to f32.
         OnLoad = "on_load",
-        /// The key's scale is multiplied into the softmax scale, the value's into the finished output (FlashAttention 3).
+        /// The key's scale is multiplied into the softmax scale, `f32(scale * k_scale)`, or under `folded_log2e` into
+        /// `c`, `f32(c * k_scale)`, while scores stay raw; the value's into the final normalisation: `f32(acc / l) * v_scale`, or
+        /// `acc * f32(f32(1 / l) * v_scale)`. A split does so before its partial is merged (FlashAttention 3).
         Folded = "folded",
     }
 }
