@@ -352,7 +352,7 @@ fn times(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("campaign of 200 cases");
     for jobs in [1, 2] {
         group.bench_with_input(BenchmarkId::new("jobs", jobs), &jobs, |b, &jobs| {
-            let campaign = Campaign { seed: 1, length: Length::Cases(200), jobs };
+            let campaign = Campaign { seed: 1, first: 0, length: Length::Cases(200), jobs };
             b.iter(|| {
                 lab::run(&subject, campaign, |done| if done.verdict.compared == u64::MAX { Flow::Stop } else { Flow::Continue })
             })

@@ -10,6 +10,8 @@ pub const USAGE: u8 = 2;
 pub const UNDECIDED: u8 = 3;
 /// Nothing ran, or nothing was compared.
 pub const NOTHING: u8 = 4;
+/// A kept case did not show what its file expects, whatever else it showed.
+pub const UNMET: u8 = 5;
 /// A fault of `lastbit` itself.
 pub const INTERNAL: u8 = 70;
 /// Results could not be written.
@@ -22,5 +24,6 @@ pub const HELP: &str = "Exit codes:
   2   usage, or bad input
   3   no finding, but something is undecided or cannot be verified
   4   nothing ran, or nothing was compared
+  5   a kept case did not show what its file expects
   70  a fault of lastbit itself
   74  results could not be written";

@@ -172,6 +172,7 @@ pub enum Axis {
     Chunk,
     Prefix,
     PrefixStability,
+    Ranks,
 }
 
 impl fmt::Display for Axis {
@@ -186,6 +187,7 @@ impl fmt::Display for Axis {
             Axis::Chunk => "chunk",
             Axis::Prefix => "prefix",
             Axis::PrefixStability => "prefix_stability",
+            Axis::Ranks => "ranks",
         })
     }
 }

@@ -13,19 +13,21 @@ pub fn check_one<S: Subject>(subject: &S, trial: &S::Trial, scratch: &mut S::Scr
 }
 
 /// How long a campaign runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// So many cases, from index 0.
+    /// Cases up to this index, which is not run.
     Cases(u64),
-    /// Cases are begun until this much time has passed. What has begun is finished, so the cases done are `0..n` for some `n`.
+    /// Cases are begun until this much time has passed. What has begun is finished, so the cases done have no gap.
     Time(Duration),
 }
 
-/// A campaign: cases `0, 1, 2, ...` of a seed.
+/// A campaign: cases `first, first + 1, ...` of a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
     /// Seed of the case streams.
     pub seed: u64,
+    /// Index of the first case: 0, or where an earlier part of the same campaign stopped.
+    pub first: u64,
     /// When to stop.
     pub length: Length,
     /// Threads, at least 1.
@@ -67,7 +69,8 @@ pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Don
     let started = Instant::now();
     let jobs = campaign.jobs.max(1);
     let window = WINDOW_PER_JOB * jobs as u64;
-    let queue = Mutex::new(Queue { next: 0, written: 0, stopped: false, finished: BTreeMap::new(), running: jobs });
+    let first = campaign.first;
+    let queue = Mutex::new(Queue { next: first, written: first, stopped: false, finished: BTreeMap::new(), running: jobs });
     let (work, results) = (Condvar::new(), Condvar::new());
     // A worker that panics has poisoned nothing that is half-changed: the queue is only held between statements that finish.
     let lock = || -> MutexGuard<'_, Queue<S::Trial>> { queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) };
@@ -175,20 +178,34 @@ pub struct Sensitivity {
     pub sensitive: u64,
 }
 
-/// What a campaign has seen.
+/// Skip reasons that are told apart. They are a kernel's own words, which may name a size: there can be as many as cases.
+pub const SKIP_REASONS: usize = 64;
+
+/// What the skips past [`SKIP_REASONS`] are counted under.
+pub const OTHER_REASONS: &str = "other reasons";
+
+/// What a campaign has seen. Its size does not grow with the cases.
+///
+/// Each case is one of `matches`, `failed`, `skipped`, `undecided` and `empty`; a case of several `kinds` counts under each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Cases.
     pub cases: u64,
     /// Cases without any finding and with elements compared.
     pub matches: u64,
-    /// Cases with at least one finding of a kind, by kind.
-    pub kinds: BTreeMap<Kind, u64>,
+    /// Cases with a failure.
+    pub failed: u64,
+    /// Cases without a failure that were skipped, in whole or in part.
+    pub skipped: u64,
+    /// Cases with neither a failure nor a skip, of which the oracle left something undecided.
+    pub undecided: u64,
     /// Cases in which nothing was compared and nothing was found.
     pub empty: u64,
-    /// Skip reasons and their counts.
+    /// Cases with at least one finding of a kind, by kind.
+    pub kinds: BTreeMap<Kind, u64>,
+    /// Skip reasons and their counts: the first [`SKIP_REASONS`] that came, and [`OTHER_REASONS`].
     pub skips: BTreeMap<String, u64>,
-    /// Failures by signature.
+    /// Failures by signature. There are as many as combinations of kind, side, axis and output: some dozens.
     pub signatures: BTreeMap<String, u64>,
     /// Elements whose bits were compared.
     pub elements: u64,
@@ -215,11 +232,18 @@ impl Statistics {
         self.escalations += verdict.escalations;
         self.relations += verdict.relations;
         self.accuracy.add(&verdict.accuracy);
-        if verdict.is_match() {
-            self.matches += 1;
+        let outcome = if verdict.is_match() {
+            &mut self.matches
         } else if verdict.findings.is_empty() {
-            self.empty += 1;
-        }
+            &mut self.empty
+        } else if verdict.failure().is_some() {
+            &mut self.failed
+        } else if verdict.findings.iter().any(|finding| finding.kind() == Kind::Skipped) {
+            &mut self.skipped
+        } else {
+            &mut self.undecided
+        };
+        *outcome += 1;
         if let Some(sensitive) = verdict.order_sensitive {
             let entry = self.sensitivity.entry(out_dtype).or_default();
             entry.capable += 1;
@@ -242,7 +266,12 @@ impl Statistics {
             }
             seen.push(signature.clone());
             match finding.kind() {
-                Kind::Skipped => *self.skips.entry(signature["skipped ".len()..].to_owned()).or_default() += 1,
+                Kind::Skipped => {
+                    let reason = &signature["skipped ".len()..];
+                    let full = self.skips.len() >= SKIP_REASONS && !self.skips.contains_key(reason);
+                    let reason = if full { OTHER_REASONS } else { reason };
+                    *self.skips.entry(reason.to_owned()).or_default() += 1;
+                }
                 kind if kind.is_failure() => *self.signatures.entry(signature).or_default() += 1,
                 _ => {}
             }

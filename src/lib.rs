@@ -48,27 +48,20 @@
 //!   -> shrink (the same finding must persist) -> .case file + snapshot
 //! ```
 //!
-//! # Words
+//! # Where to read on
 //!
-//! | word | meaning |
+//! The [guide] has short pages: [words](guide::words), [reading a verdict](guide::verdict), [how the oracle proves](guide::proof),
+//! [testing your own kernel](guide::own_kernel), [keeping a regression](guide::regression), [what is not covered](guide::limits).
+//! The command line is described in the README; `lastbit help` lists it.
+//!
+//! | to | start at |
 //! |---|---|
-//! | [case](subject::attention::Case) | everything that fixes one test: problem, training plan, inference plan, data |
-//! | plan | how one path lays the problem out and schedules it |
-//! | [numerics](subject::attention::numerics) | the arithmetic contract of a kernel, written out in full |
-//! | [conventions](subject::attention::conventions) | what a kernel means: anchor, window, empty row, base of lse; declared, and for the reference actual |
-//! | [recipe](subject::attention::recipe) | a row's key ranges, summation tree and merges; equal recipes give equal bits, nothing else is promised |
-//! | [kernel](subject::attention::kernel) | an implementation behind three call forms: varlen, dense, paged |
-//! | [oracle](subject::attention::oracle) | the true value, correctly rounded, with proof; or undecided |
-//! | [relation](subject::attention::relation) | the same row of one kernel in other surroundings must keep its bits |
-//! | witness | evidence that a case could have failed: a changed order changes its bits |
-//! | [finding, verdict](finding) | one thing wrong or undecided; all of a case's findings in check order |
-//!
-//! # Reading a verdict
-//!
-//! *Mismatch*: train and infer differ in bits. *Inaccurate*: a result is further from the true value than the bound computed for
-//! its numerics, or not finite where the true value is. *NotInvariant*: one kernel gave a row other bits in other surroundings.
-//! *Fault*: a kernel failed, panicked or left a slot unwritten. *Undecided* and *Skipped* are never a pass, and neither is a case
-//! in which nothing was compared.
+//! | test a kernel of your own | [`suite`], [`attention_suite!`] |
+//! | implement the calls | [`subject::attention::kernel`], [`subject::attention::per_sequence`] |
+//! | read or write a case | [`subject::attention::Case`], [`subject::attention::text`] |
+//! | run cases | [`lab`], [`shrink`], [`subject::attention::explain`] |
+//! | ask for true values | [`subject::attention::oracle`], [`subject::attention::accuracy`] |
+//! | round, compare and order bits | [`number`], [`finding`], [`tree`] |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -76,11 +69,13 @@ pub mod cli;
 pub mod exit_code;
 pub mod finding;
 pub mod fuzz;
+pub mod guide;
 pub mod input_error;
 pub mod lab;
 pub mod number;
 pub mod shrink;
 pub mod source;
 pub mod subject;
+pub mod suite;
 pub mod tensor;
 pub mod tree;

@@ -2,6 +2,7 @@
 
 use crate::number::Dtype;
 use std::fmt;
+use std::ops::Range;
 
 /// Where an element lies: `(axis, n)` pairs, outermost first. Findings use it, so it fits any subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +54,22 @@ impl Tensor {
     pub fn row_mut(&mut self, n: usize) -> &mut [u32] {
         let stride = self.stride();
         &mut self.bits[n * stride..(n + 1) * stride]
+    }
+
+    /// Decodes a run of elements, exactly.
+    ///
+    /// # Panics
+    /// When the range leaves the tensor.
+    pub fn decode(&self, elements: Range<usize>) -> impl Iterator<Item = f32> {
+        self.bits[elements].iter().map(|&bits| self.dtype.to_f32(bits))
+    }
+
+    /// Stores a value, rounded to nearest even in the tensor's format.
+    ///
+    /// # Panics
+    /// When there is no such element.
+    pub fn store(&mut self, element: usize, value: f32) {
+        self.bits[element] = self.dtype.round_f32(value);
     }
 
     /// Decodes every element, exactly.

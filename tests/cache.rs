@@ -3,7 +3,7 @@
 use lastbit::number::{Class, Dtype};
 use lastbit::source::Stream;
 use lastbit::subject::attention::draw::{Hints, Profile, draw};
-use lastbit::subject::attention::drive::{NO_ROW, Poison, infer, schedule};
+use lastbit::subject::attention::drive::{NO_ROW, Observed, Poison, infer, schedule};
 use lastbit::subject::attention::kernel::{Call, PagedCall};
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::{Cache, Case, Inputs};
@@ -32,9 +32,21 @@ fn check(case: &Case, poison: Poison) -> usize {
     let mut live = vec![0; problem.sequences.len()];
     let (mut most, mut freed) = (0, 0);
     let recycled = matches!(case.infer.cache, Cache::Paged { recycled: true, .. });
-    let (k_stride, v_stride) = (inputs.k.stride(), inputs.v.stride());
-    let mut observer = |call: Call<'_>, rows: &[u32]| {
+    let mut rank = 0;
+    let mut observer = |Observed { call, rows, heads }: Observed<'_>| {
         let Call::Paged(call) = call else { panic!("{call:?}") };
+        if heads != problem.heads_of_rank(case.infer.head_ranks, rank).0 {
+            // The next rank begins with an empty cache of its own.
+            assert!(steps.next().is_none(), "a call for each step");
+            rank += 1;
+            steps = schedule(problem, &case.infer).into_iter();
+            live.fill(0);
+            most = 0;
+        }
+        let (own, kv_heads) = problem.heads_of_rank(case.infer.head_ranks, rank);
+        assert_eq!(heads, own);
+        let [k_lanes, v_lanes] = [problem.d_qk, problem.d_v].map(|d| kv_heads.start * d as usize..kv_heads.end * d as usize);
+        let (k_stride, v_stride) = (k_lanes.len(), v_lanes.len());
         let step = steps.next().expect("a step for each call");
         assert!(call.cache_seqlens.len().is_multiple_of(case.infer.bucket as usize));
         for (entry, it) in step.iter().enumerate() {
@@ -42,8 +54,8 @@ fn check(case: &Case, poison: Poison) -> usize {
             live[it.sequence] = if it.rebuilt { it.kv } else { it.kv.max(live[it.sequence]) };
             for position in 0..it.kv as usize {
                 let (at, from) = (slot(call, entry, position), inputs.kv_start[it.sequence] + position);
-                assert_eq!(call.k_cache.bits[at * k_stride..(at + 1) * k_stride], *inputs.k.row(from));
-                assert_eq!(call.v_cache.bits[at * v_stride..(at + 1) * v_stride], *inputs.v.row(from));
+                assert_eq!(call.k_cache.bits[at * k_stride..(at + 1) * k_stride], inputs.k.row(from)[k_lanes.clone()]);
+                assert_eq!(call.v_cache.bits[at * v_stride..(at + 1) * v_stride], inputs.v.row(from)[v_lanes.clone()]);
             }
         }
         // Dead query rows are poison too.
@@ -51,7 +63,7 @@ fn check(case: &Case, poison: Poison) -> usize {
             assert!(call.q.row(n).iter().all(|&bits| is_poison(problem.dtype, bits, poison)));
         }
         if !recycled && k_stride > 0 {
-            let dead = |bits: &[u32]| bits.iter().all(|&bits| is_poison(problem.dtype, bits, poison));
+            let dead = |bits: &[u32]| bits.iter().all(|&bits| is_poison(problem.kv_dtype(), bits, poison));
             let count = call.k_cache.bits.chunks(k_stride).filter(|bits| !dead(bits)).count();
             let count_v = call.v_cache.bits.chunks(v_stride).filter(|bits| !dead(bits)).count();
             let expected: u32 = live.iter().sum();
@@ -62,12 +74,13 @@ fn check(case: &Case, poison: Poison) -> usize {
             freed += usize::from(expected < most);
             most = expected.max(most);
         }
-        for it in step.iter().filter(|it| it.last) {
-            live[it.sequence] = 0;
+        for it in &step {
+            live[it.sequence] = if it.last { 0 } else { it.kept };
         }
     };
     infer(&Reference::default(), problem, &case.infer, &inputs, poison, Some(&mut observer)).expect("it runs");
     assert!(steps.next().is_none(), "a call for each step");
+    assert!(rank + 1 == case.infer.head_ranks || problem.total_q() == 0, "calls of every rank");
     freed
 }
 

@@ -3,10 +3,12 @@
 mod harness;
 
 use harness::references;
-use lastbit::finding::{Finding, Verdict};
-use lastbit::lab::{Campaign, Done, Flow, Length, run};
+use lastbit::finding::{Fault, Finding, Path, Verdict};
+use lastbit::lab::{Campaign, Done, Flow, Length, OTHER_REASONS, SKIP_REASONS, Statistics, run};
+use lastbit::number::Dtype;
 use lastbit::subject::attention::oracle::Mode;
 use lastbit::subject::{Candidate, Subject};
+use lastbit::tensor::Index;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -55,7 +57,7 @@ impl<F: Fn(u64) -> Verdict + Sync> Subject for Stub<F> {
 }
 
 fn cases(count: u64, jobs: usize) -> Campaign {
-    Campaign { seed: 5, length: Length::Cases(count), jobs }
+    Campaign { seed: 5, first: 0, length: Length::Cases(count), jobs }
 }
 
 /// Runs on another thread and fails when that has not ended in time, where the campaign would hang.
@@ -86,10 +88,19 @@ fn verdicts_do_not_depend_on_threads_or_the_clock() {
     }
     for (jobs, milliseconds) in [(1, 20), (2, 40), (3, 0)] {
         let length = Length::Time(Duration::from_millis(milliseconds));
-        let timed = collect(Campaign { seed: 5, length, jobs });
+        let timed = collect(Campaign { seed: 5, first: 0, length, jobs });
         assert_eq!(timed.is_empty(), milliseconds == 0, "{} cases", timed.len());
         let shared = timed.len().min(one.len());
         assert!(timed[..shared] == one[..shared], "the shorter run is a prefix of the longer");
+    }
+    for (first, jobs) in [(100, 1), (249, 3), (250, 2), (300, 2)] {
+        let mut rest = Vec::new();
+        run(&attention, Campaign { first, ..cases(250, jobs) }, |done| {
+            assert_eq!(done.index, first + rest.len() as u64);
+            rest.push((done.trial, done.verdict));
+            Flow::Continue
+        });
+        assert!(rest == one[(first as usize).min(250)..], "a later part, from case {first}");
     }
     let other_seed = attention.draw(6, 0);
     assert!(other_seed != one[0].0, "the seed matters");
@@ -179,4 +190,30 @@ fn memory_is_bounded() {
         assert!(waiting >= WINDOW * jobs - 1, "only {waiting} cases wait with {jobs} threads");
         assert_eq!(stub.drawn.load(SeqCst), 4 * WINDOW * jobs);
     }
+}
+
+/// A kernel may word its refusals as it likes: what is kept of them does not grow with the cases, and each is counted.
+#[test]
+fn statistics_are_bounded_and_count_every_case_once() {
+    let mut statistics = Statistics::default();
+    let skipped = |reason: String| Finding::Skipped { reason };
+    let undecided = || Finding::Undecided { output: "o", elements: 1, index: Index(Vec::new()) };
+    let fault = || Finding::Fault { path: Path::Train, fault: Fault::Failed("no memory".into()), relation: None };
+    for n in 0..10 * SKIP_REASONS {
+        let reason = format!("kv = {n} is too long");
+        let mut add = |findings, compared| statistics.add(&Verdict { findings, compared, ..Verdict::default() }, Dtype::F32, 1);
+        add(vec![undecided(), skipped(reason.clone())], 1);
+        add(vec![undecided()], 1);
+        add(vec![skipped(reason), fault()], 0);
+        add(Vec::new(), 1);
+        add(Vec::new(), 0);
+    }
+    let each = 10 * SKIP_REASONS as u64;
+    let it = &statistics;
+    assert_eq!([it.skipped, it.undecided, it.failed, it.matches, it.empty], [each; 5]);
+    assert_eq!(it.cases, 5 * each);
+    assert_eq!(it.skips.len(), SKIP_REASONS + 1);
+    assert_eq!(it.skips["kv = 0 is too long"], 2);
+    assert_eq!(it.skips[OTHER_REASONS], 2 * (each - SKIP_REASONS as u64));
+    assert_eq!(it.skips.values().sum::<u64>(), 2 * each);
 }

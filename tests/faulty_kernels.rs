@@ -2,16 +2,17 @@
 
 mod harness;
 
-use harness::{against, first, named, pair, shrunk};
+use harness::{against, cause_of, first, named, pair, references, shrunk};
 use lastbit::finding::{Axis, Fault, Finding, Kind, Path};
 use lastbit::lab::{Campaign, Flow, Length, Statistics, run};
 use lastbit::number::{Class, Dtype};
 use lastbit::subject::Subject;
+use lastbit::subject::attention::cause::CauseKind;
 use lastbit::subject::attention::conventions::Conventions;
 use lastbit::subject::attention::drive::schedule;
 use lastbit::subject::attention::implementation::Implementation;
 use lastbit::subject::attention::kernel::{
-    AttentionKernel, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall,
+    AttentionKernel, Attributes, Call, DenseCall, Identity, KernelError, KvScales, Outputs, PagedCall, VarlenCall,
 };
 use lastbit::subject::attention::numerics::{Numerics, Split};
 use lastbit::subject::attention::oracle::Mode;
@@ -104,7 +105,7 @@ fn dead_value(call: &PagedCall<'_>, entry: usize) -> Option<f32> {
 /// All verdicts of a campaign, and how many of its cases had each signature.
 fn campaign(attention: &Attention, cases: u64) -> Statistics {
     let mut statistics = Statistics::default();
-    run(attention, Campaign { seed: 1, length: Length::Cases(cases), jobs: 1 }, |done| {
+    run(attention, Campaign { seed: 1, first: 0, length: Length::Cases(cases), jobs: 1 }, |done| {
         statistics.add(&done.verdict, done.trial.case.problem.out_dtype, 0);
         Flow::Continue
     });
@@ -326,6 +327,60 @@ fn depends_on_its_neighbours() {
     assert_eq!(campaign(&attention, 200).of(Kind::Inaccurate), 0, "every split is accurate");
 }
 
+/// flashinfer#4979: the scales of an 8-bit KV cache never reach the kernel.
+#[test]
+fn ignores_the_scales_of_the_cache() {
+    let kernel = faulty(|reference, call, mut outputs| {
+        let Call::Paged(call) = call else { return honest(reference, call, &mut outputs) };
+        let attributes = Attributes { kv_scales: None, ..call.attributes.clone() };
+        reference.paged(&PagedCall { attributes: &attributes, ..*call }, outputs)
+    });
+    let attention = against(kernel, Mode::Enclosure);
+    let statistics = campaign(&attention, 300);
+    for signature in ["mismatch o", "mismatch lse", "inaccurate infer o", "inaccurate infer lse"] {
+        assert!(statistics.signatures.contains_key(signature), "{signature}: {:?}", statistics.signatures);
+    }
+    // One key with a value that is not zero, one lane, and a scale that is not 1.
+    let trial = small(&attention, "mismatch o");
+    let problem = &trial.case.problem;
+    let kv8 = problem.fp8_kv.clone().expect("without 8-bit KV there are no scales");
+    assert_eq!((problem.sequences.len(), kv(&trial), problem.d_v, problem.q_heads()), (1, vec![1], 1, 1));
+    assert_eq!((kv8.k_scales, kv8.v_scales.len()), (vec![1.0], 1));
+    assert_ne!(kv8.v_scales, [1.0]);
+
+    // The same fault in the reference names its cause.
+    let attention = references("ref:aligned", "ref:aligned,actual.kv_scales=ignored", Mode::Enclosure);
+    let trial = small(&attention, "mismatch o");
+    let cause = cause_of(&attention, &trial).expect("a cause");
+    assert_eq!((cause.kind, cause.field.as_str()), (CauseKind::Semantics, "actual.kv_scales"));
+}
+
+/// One scale for the other: with equal ones, or with 1, it would not show.
+#[test]
+fn takes_the_keys_scale_for_the_values() {
+    let kernel = faulty(|reference, call, mut outputs| {
+        let Call::Paged(call) = call else { return honest(reference, call, &mut outputs) };
+        let swapped = call.attributes.kv_scales.map(|scales| KvScales { k: scales.v, v: scales.k });
+        let attributes = Attributes { kv_scales: swapped, ..call.attributes.clone() };
+        reference.paged(&PagedCall { attributes: &attributes, ..*call }, outputs)
+    });
+    assert_eq!(kv(&small(&against(kernel, Mode::Off), "mismatch o")), [1]);
+}
+
+/// One head's scale for all.
+#[test]
+fn takes_the_first_heads_scale_for_all() {
+    let kernel = faulty(|reference, call, mut outputs| {
+        let Call::Paged(call) = call else { return honest(reference, call, &mut outputs) };
+        let first = call.attributes.kv_scales.map(|scales| KvScales { k: &scales.k[..1], v: &scales.v[..1] });
+        let attributes = Attributes { kv_scales: first, ..call.attributes.clone() };
+        reference.paged(&PagedCall { attributes: &attributes, ..*call }, outputs)
+    });
+    let trial = small(&against(kernel, Mode::Off), "mismatch o");
+    // A key's scale alone takes two keys to show.
+    assert!(kv(&trial)[0] <= 2 && trial.case.problem.kv_heads() == 2, "{trial:?}");
+}
+
 /// A row that comes back after a preemption or a rejected draft is compared again: a kernel that is wrong only then is found, and in
 /// no other case.
 #[test]
@@ -333,7 +388,8 @@ fn wrong_the_second_time() {
     let mut twice = 0;
     for index in 0..400 {
         let mut trial = named_pair().draw(1, index);
-        // Rows must be told apart by their queries alone.
+        // The kernel below is one rank, and rows must be told apart by their queries alone.
+        (trial.case.infer.context, trial.case.infer.head_ranks) = (None, 1);
         trial.case.data = Data::Drawn { seed: index, regime: Regime::Normal };
         trial.checks = Checks::Only { oracle: false, pair: true, relation: None };
         let seen = Mutex::new(HashSet::new());

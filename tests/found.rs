@@ -142,7 +142,7 @@ fn the_clean_pair_is_quiet() {
     let mut attention = references("ref:aligned", "ref:aligned", Mode::Enclosure);
     attention.pair.witness = true;
     let mut statistics = Statistics::default();
-    run(&attention, Campaign { seed: 2, length: Length::Cases(2000), jobs: 2 }, |done| {
+    run(&attention, Campaign { seed: 2, first: 0, length: Length::Cases(2000), jobs: 2 }, |done| {
         assert_eq!(done.verdict.findings, [], "case {}", done.index);
         statistics.add(&done.verdict, done.trial.case.problem.out_dtype, 0);
         Flow::Continue

@@ -2,7 +2,7 @@
 
 use lastbit::number::{Dtype, round_mpfr};
 use lastbit::subject::attention::oracle::{Answer, Mode, Oracle, RowTruth, Weighting};
-use lastbit::subject::attention::{Mask, Problem, Sequence};
+use lastbit::subject::attention::{Fp8Kv, Mask, Problem, Sequence};
 use lastbit::tensor::Tensor;
 use rug::{Float, Rational};
 use std::time::{Duration, Instant};
@@ -15,6 +15,8 @@ struct Row<'a> {
     keys: &'a [(&'a [f64], &'a [f64])],
     sink: Option<f32>,
     softcap: Option<f32>,
+    /// Keys and values in this format, with their scales.
+    kv: Option<(Dtype, f32, f32)>,
 }
 
 impl Row<'_> {
@@ -32,22 +34,21 @@ impl Row<'_> {
             alibi_slopes: None,
             softmax_scale: 1.0,
             dtype: self.dtype,
-            fp8_kv: None,
+            fp8_kv: self.kv.map(|(dtype, k, v)| Fp8Kv { dtype, k_scales: vec![k], v_scales: vec![v] }),
             out_dtype: self.out,
         };
-        let exact = |x: f64| {
-            let bits = self.dtype.round_f64(x);
-            assert!(self.dtype.to_f64(bits) == x || !x.is_finite(), "{x} is not a {}", self.dtype);
-            bits
+        let tensor = |dtype: Dtype, values: Vec<f64>, rows: usize, d: usize| {
+            let exact = |x: f64| {
+                let bits = dtype.round_f64(x);
+                assert!(dtype.to_f64(bits) == x || !x.is_finite(), "{x} is not a {dtype}");
+                bits
+            };
+            Tensor { dtype, dims: vec![rows, 1, d], bits: values.into_iter().map(exact).collect() }
         };
-        let tensor = |values: Vec<f64>, rows: usize, d: usize| Tensor {
-            dtype: self.dtype,
-            dims: vec![rows, 1, d],
-            bits: values.into_iter().map(exact).collect(),
-        };
-        let q = tensor(self.q.to_vec(), 1, d_qk);
-        let k = tensor(self.keys.iter().flat_map(|key| key.0).copied().collect(), self.keys.len(), d_qk);
-        let v = tensor(self.keys.iter().flat_map(|key| key.1).copied().collect(), self.keys.len(), d_v);
+        let kv = problem.kv_dtype();
+        let q = tensor(self.dtype, self.q.to_vec(), 1, d_qk);
+        let k = tensor(kv, self.keys.iter().flat_map(|key| key.0).copied().collect(), self.keys.len(), d_qk);
+        let v = tensor(kv, self.keys.iter().flat_map(|key| key.1).copied().collect(), self.keys.len(), d_v);
         let mut oracle = Oracle::new(Mode::Enclosure);
         oracle.begin(&problem, &q, &k, &v);
         oracle.row(0, 0, 0, &[]).clone()
@@ -56,7 +57,7 @@ impl Row<'_> {
 
 /// Scores zero for every key, as many values as lanes.
 fn equal<'a>(dtype: Dtype, keys: &'a [(&'a [f64], &'a [f64])]) -> Row<'a> {
-    Row { dtype, out: dtype, q: &[0.0], keys, sink: None, softcap: None }
+    Row { dtype, out: dtype, q: &[0.0], keys, sink: None, softcap: None, kv: None }
 }
 
 fn value(row: &Row) -> (f64, f64) {
@@ -113,6 +114,66 @@ fn equal_scores_give_rational_outputs() {
     println!("{ties} ties and exact zeros in {:?}", start.elapsed());
     assert!(ties > 300);
     assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+/// Equal scores, 8-bit values, any scale: the output is `scale * sum / n`, a rational number; and of one key the log-sum-exp is
+/// `q * k * scale`.
+#[test]
+fn scaled_8_bit_keys_and_values_give_rational_results() {
+    let mut state = 11u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    };
+    let round = |dtype: Dtype, exact: &Rational| {
+        let bits = round_mpfr(dtype, &Float::with_val(2048, exact));
+        if bits == dtype.sign_mask() { 0 } else { bits }
+    };
+    let rational = |x: f64| Rational::from_f64(x).unwrap();
+    let mut exact = 0;
+    for kv in [Dtype::E4M3, Dtype::E5M2] {
+        for out in [Dtype::BF16, Dtype::F16, Dtype::F32] {
+            for keys in [1, 2, 3, 4, 8] {
+                for round_number in 0..60 {
+                    let mut pattern = || loop {
+                        let bits = next() & 0xff;
+                        if kv.class(bits).is_finite() {
+                            return kv.to_f64(bits);
+                        }
+                    };
+                    let mut values: Vec<[f64; 1]> = (0..keys).map(|_| [pattern()]).collect();
+                    if round_number % 3 == 1 {
+                        (1..keys).step_by(2).for_each(|n| values[n] = [-values[n - 1][0]]);
+                    }
+                    let key = [pattern()];
+                    // Powers of two, random significands, the smallest and the largest scales.
+                    let scale = |kind: u32, bits: u32| match kind % 4 {
+                        0 => 0.25,
+                        1 => f32::from_bits(0x3c00_0000 + bits % 0x0400_0000),
+                        2 => f32::from_bits(1 + bits % 3),
+                        _ => f32::MAX,
+                    };
+                    let (k_scale, v_scale) =
+                        (scale(next(), next()), scale(next() % if out == Dtype::F32 { 4 } else { 2 }, next()));
+                    let list: Vec<(&[f64], &[f64])> = values.iter().map(|v| (&key[..], &v[..])).collect();
+                    let row = Row { out, kv: Some((kv, k_scale, v_scale)), ..equal(Dtype::F32, &list) };
+                    let sum = values.iter().fold(Rational::new(), |sum, v| sum + rational(v[0]));
+                    let expected = sum * rational(v_scale.into()) / keys as u32;
+                    let truth = row.truth();
+                    let what = format!("{kv} {values:?} scale {v_scale:e}");
+                    assert_eq!(truth.o[0].answer, Answer::Decided(round(out, &expected)), "{what}");
+                    exact += u32::from(truth.o[0].radius == 0.0);
+
+                    let q = [f64::from(f32::from_bits(0x3f00_0000 + next() % 0x0200_0000))];
+                    let row = Row { q: &q, keys: &list[..1], ..row };
+                    let expected = rational(q[0]) * rational(key[0]) * rational(k_scale.into());
+                    let what = format!("{kv} {q:?} {key:?} scale {k_scale:e}");
+                    assert_eq!(row.truth().lse.answer, Answer::Decided(round(Dtype::F32, &expected)), "{what}");
+                }
+            }
+        }
+    }
+    assert!(exact > 100, "{exact}");
 }
 
 #[test]

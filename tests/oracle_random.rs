@@ -4,7 +4,7 @@
 
 use lastbit::number::{Dtype, round_mpfr};
 use lastbit::subject::attention::oracle::{Answer, Mode, Oracle, Truth, Weighting};
-use lastbit::subject::attention::{Anchor, Mask, Problem, Sequence};
+use lastbit::subject::attention::{Anchor, Fp8Kv, Mask, Problem, Sequence};
 use lastbit::tensor::Tensor;
 use rug::Float;
 
@@ -56,6 +56,7 @@ struct Drawn {
 
 fn draw(random: &mut Random, kind: &'static str) -> Drawn {
     let dtype = random.pick(&[Dtype::F32, Dtype::BF16, Dtype::F16]);
+    let kv = random.one_in(3).then(|| random.pick(&[Dtype::E4M3, Dtype::E5M2]));
     let out_dtype = if random.one_in(3) { random.pick(&[Dtype::F32, Dtype::BF16, Dtype::F16, Dtype::E5M2]) } else { dtype };
     let causal = random.pick(&[None, Some(Anchor::BottomRight), Some(Anchor::BottomRight), Some(Anchor::TopLeft)]);
     let window = |random: &mut Random| if random.one_in(3) { Some(random.below(6)) } else { None };
@@ -76,6 +77,13 @@ fn draw(random: &mut Random, kind: &'static str) -> Drawn {
     };
     let sinks = parameters(3, 1.0);
     let alibi_slopes = parameters(4, 0.2);
+    let fp8_kv = kv.map(|dtype| {
+        let mut scales = |few: &[f32]| {
+            let count = if random.one_in(2) { kv_heads } else { 1 };
+            (0..count).map(|_| if random.one_in(2) { random.pick(few) } else { (0.01 + random.unit()) as f32 }).collect()
+        };
+        Fp8Kv { dtype, k_scales: scales(&[1.0, 0.25, 4.0, 0.1]), v_scales: scales(&[1.0, 0.5, 3.0, 1e-4]) }
+    });
     let problem = Problem {
         sequences,
         kv_head_ids: (0..kv_heads).collect(),
@@ -88,9 +96,10 @@ fn draw(random: &mut Random, kind: &'static str) -> Drawn {
         alibi_slopes,
         softmax_scale: random.pick(&[1.0, 0.5, 0.088_388_346, 1.0 / 3.0]),
         dtype,
-        fp8_kv: None,
+        fp8_kv,
         out_dtype,
     };
+    let kv = problem.kv_dtype();
     let (rows, keys) = (problem.total_q(), problem.total_kv());
     let level = if dtype == Dtype::F16 { random.pick(&[1e3, 1e4]) } else { random.pick(&[1e3, 1e4, 1e5, 3e38]) };
     let mut q: Vec<f64> = (0..rows * heads as usize * d_qk as usize).map(|_| random.normal()).collect();
@@ -121,21 +130,21 @@ fn draw(random: &mut Random, kind: &'static str) -> Drawn {
             let values = [-1.0, -0.5, 0.0, 0.5, 1.0, 1.5];
             [&mut q, &mut k, &mut v].into_iter().flatten().for_each(|x| *x = random.pick(&values));
         }
-        "subnormal" => v.iter_mut().for_each(|x| *x *= dtype.least_normal() / 8.0),
+        "subnormal" => v.iter_mut().for_each(|x| *x *= kv.least_normal() / 8.0),
         "wide" => [&mut q, &mut k, &mut v].into_iter().flatten().for_each(|x| *x *= 2f64.powi(random.below(8) as i32 - 4)),
         "constant_v" => v.iter_mut().for_each(|x| *x = 1.375),
         _ => {}
     }
-    let tensor = |values: Vec<f64>, rows: usize, heads: u32, d: u32| Tensor {
+    let tensor = |dtype: Dtype, values: Vec<f64>, rows: usize, heads: u32, d: u32| Tensor {
         dtype,
         dims: vec![rows, heads as usize, d as usize],
-        bits: values.into_iter().map(|x| dtype.round_f64(x)).collect(),
+        bits: values.into_iter().map(|x| dtype.round_f64(x.clamp(-dtype.max_finite(), dtype.max_finite()))).collect(),
     };
     Drawn {
         kind,
-        q: tensor(q, rows, heads, d_qk),
-        k: tensor(k, keys, kv_heads, d_qk),
-        v: tensor(v, keys, kv_heads, d_v),
+        q: tensor(dtype, q, rows, heads, d_qk),
+        k: tensor(kv, k, keys, kv_heads, d_qk),
+        v: tensor(kv, v, keys, kv_heads, d_v),
         problem,
     }
 }
@@ -160,6 +169,13 @@ fn plain(drawn: &Drawn, sequence: usize, row: u32, head: usize, weighting: Weigh
     let (kv_heads, kv_head) = (problem.kv_heads(), head / problem.group_ids.len());
     let value = |tensor: &Tensor, at: usize| tensor.dtype.to_f64(tensor.bits[at]);
     let float = |x: f64| Float::with_val(BITS, x);
+    let scale = |scales: fn(&Fp8Kv) -> &Vec<f32>| {
+        problem.fp8_kv.as_ref().map_or(1.0, |kv| {
+            let scales = scales(kv);
+            f64::from(if scales.len() == 1 { scales[0] } else { scales[kv_head] })
+        })
+    };
+    let (k_scale, v_scale) = (scale(|kv| &kv.k_scales), scale(|kv| &kv.v_scales));
     let position = if problem.mask.causal == Some(Anchor::TopLeft) { 0 } else { i64::from(kv) - i64::from(q) } + i64::from(row);
     let mut scores = Vec::new();
     let mut magnitudes = Vec::new();
@@ -168,10 +184,11 @@ fn plain(drawn: &Drawn, sequence: usize, row: u32, head: usize, weighting: Weigh
         let mut score = float(0.0);
         let mut magnitude = 0.0;
         for x in 0..d_qk {
-            let product = value(&drawn.q, ((first_row + row as usize) * problem.q_heads() + head) * d_qk + x)
-                * value(&drawn.k, ((first_key + j as usize) * kv_heads + kv_head) * d_qk + x);
+            let product = float(value(&drawn.q, ((first_row + row as usize) * problem.q_heads() + head) * d_qk + x))
+                * value(&drawn.k, ((first_key + j as usize) * kv_heads + kv_head) * d_qk + x)
+                * k_scale;
+            magnitude += product.to_f64().abs();
             score += product;
-            magnitude += product.abs();
         }
         score *= problem.softmax_scale;
         magnitude *= f64::from(problem.softmax_scale);
@@ -214,11 +231,12 @@ fn plain(drawn: &Drawn, sequence: usize, row: u32, head: usize, weighting: Weigh
     for x in 0..d_v {
         let (mut sum, mut absolute, mut error) = (float(0.0), float(0.0), float(0.0));
         for (n, &j) in keys.iter().enumerate() {
-            let v = value(&drawn.v, ((first_key + j as usize) * kv_heads + kv_head) * d_v + x);
-            sum += Float::with_val(BITS, &weights[n] * v);
-            absolute += Float::with_val(BITS, &weights[n] * v.abs());
+            let v = float(value(&drawn.v, ((first_key + j as usize) * kv_heads + kv_head) * d_v + x)) * v_scale;
+            sum += Float::with_val(BITS, &weights[n] * &v);
             if v != 0.0 {
-                error += Float::with_val(BITS, &errors[n] * v.abs());
+                let v = v.abs();
+                absolute += Float::with_val(BITS, &weights[n] * &v);
+                error += Float::with_val(BITS, &errors[n] * &v);
             }
         }
         plain.value_abs.push(absolute.to_f64());
@@ -314,7 +332,7 @@ fn the_first_step_proves_nearly_everything_on_ordinary_f32_data() {
         let mut elements = 0;
         while elements < 60_000 {
             let mut drawn = draw(&mut random, kind);
-            if drawn.q.dtype != Dtype::F32 || drawn.problem.softcap.is_some() {
+            if drawn.q.dtype != Dtype::F32 || drawn.problem.softcap.is_some() || drawn.problem.fp8_kv.is_some() {
                 continue;
             }
             drawn.problem.out_dtype = Dtype::F32;

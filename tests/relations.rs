@@ -7,7 +7,7 @@ use lastbit::subject::attention::data::Known;
 use lastbit::subject::attention::draw::{Hints, Profile, draw};
 use lastbit::subject::attention::drive::{StepEntry, schedule};
 use lastbit::subject::attention::relation::{Relation, SidedRelation, rotate};
-use lastbit::subject::attention::{Anchor, Cache, Case, Data, Inputs, Literal, Request, Side, validate};
+use lastbit::subject::attention::{Anchor, Cache, Case, ContextParallel, Data, Inputs, Literal, Request, Shards, Side, validate};
 use std::collections::BTreeSet;
 
 fn drawn(index: u64) -> Case {
@@ -21,7 +21,7 @@ fn any_relation(case: &Case, source: &mut Stream) -> SidedRelation {
     let ids: Vec<u32> = case.problem.sequences.iter().map(|it| it.id).chain([77, u32::MAX]).collect();
     let seq = source.pick(&ids);
     let mut n = |most: u32| source.range(0, most);
-    let relation = match n(12) {
+    let relation = match n(14) {
         0 => Repeat,
         1 => Alone { seq },
         2 => Neighbour { q: n(9), kv: n(20), count: 1 + n(2) },
@@ -34,7 +34,13 @@ fn any_relation(case: &Case, source: &mut Stream) -> SidedRelation {
         9 => Pages { page: n(9), shuffle: source.below(u64::MAX) },
         10 => Chunk { rows: n(9) },
         11 => Prefix { hit: n(9) },
-        _ => PrefixStability { seq, drop: n(9) },
+        12 => PrefixStability { seq, drop: n(9) },
+        13 => HeadRanks { ranks: 1 + n(8) },
+        _ => {
+            let shards = if n(1) == 0 { Shards::Contiguous } else { Shards::Zigzag };
+            let context = ContextParallel { ranks: 2 + n(6), shards, length: 1 + n(20) };
+            ContextRanks { context: (n(5) > 0).then_some(context) }
+        }
     };
     SidedRelation { path: Path::BOTH[source.below(2) as usize], relation }
 }
@@ -49,7 +55,7 @@ fn text_round_trips() {
     }
     for index in 0..500 {
         let case = drawn(index);
-        for relation in rotate(&case, index, 20, &mut source) {
+        for relation in rotate(&case, index, 24, &mut source) {
             assert_eq!(relation.to_string().parse(), Ok(relation));
         }
     }
@@ -75,6 +81,10 @@ fn bad_text_is_refused() {
         "infer chunk rows=65537",
         "infer chunk 3",
         "train padding_left pad_q=1",
+        "train context_none ranks=2",
+        "train context_zigzag ranks=1 length=4",
+        "train context_contiguous ranks=2",
+        "infer head_ranks ranks=0",
     ] {
         assert!(text.parse::<SidedRelation>().is_err(), "`{text}` was accepted");
     }
@@ -105,7 +115,7 @@ fn variants_are_valid_and_simpler_forms_too() {
         let mut source = Stream::new(13, index);
         let case = if index % 3 == 0 { literal(&drawn(index)) } else { drawn(index) };
         validate(&case).expect("a drawn case");
-        let mut relations = rotate(&case, index, 20, &mut source);
+        let mut relations = rotate(&case, index, 24, &mut source);
         relations.extend((0..10).map(|_| any_relation(&case, &mut source)));
         for relation in relations {
             let Some(variant) = relation.apply(&case) else { continue };
@@ -161,6 +171,10 @@ fn every_kind_is_drawn() {
         "infer alone",
         "infer bucket",
         "infer chunk",
+        "infer context_contiguous",
+        "infer context_none",
+        "infer context_zigzag",
+        "infer head_ranks",
         "infer neighbour",
         "infer neighbour_joins",
         "infer neighbour_length",
@@ -171,6 +185,10 @@ fn every_kind_is_drawn() {
         "infer prefix_stability",
         "infer repeat",
         "train alone",
+        "train context_contiguous",
+        "train context_none",
+        "train context_zigzag",
+        "train head_ranks",
         "train neighbour",
         "train neighbour_length",
         "train padding_left",

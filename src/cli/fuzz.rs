@@ -1,61 +1,70 @@
 //! `lastbit fuzz`: the main job.
 
-use super::out_folder::OutFolder;
+use super::checkpoint::{Checkpoint, State};
+use super::found::Found;
+use super::job::{Configuration, Job};
+use super::out_folder::{CHECKPOINT, OutFolder, SUMMARY};
 use super::progress::Progress;
-use super::run_summary::{human, json_summary};
-use super::{Failure, complain, kernel, note, pins, print};
+use super::run_summary::{Outcome, human, json_summary};
+use super::{Failure, complain, note, pins, print};
 use crate::exit_code;
 use crate::finding::{Finding, Kind, Verdict};
-use crate::lab::{Campaign, Flow, Length, Statistics, run as run_campaign};
-use crate::shrink::{BUDGET, shrink};
+use crate::lab::{Campaign, Done, Flow, Length, Statistics, run as run_campaign};
 use crate::subject::Subject;
-use crate::subject::attention::captured::Captured;
-use crate::subject::attention::check::Pair;
+use crate::subject::attention::Attention;
 use crate::subject::attention::draw::Profile;
-use crate::subject::attention::explain::{Explanation, explain};
 use crate::subject::attention::oracle::Mode;
-use crate::subject::attention::text::print as print_case;
 use crate::subject::attention::trial::Trial;
-use crate::subject::attention::{Attention, Case, file};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What `--cases` is without `--cases` and `--time`.
+const CASES: u64 = 10_000;
+
+/// What the kernels are without `--train` and `--infer`.
+const KERNEL: &str = "ref:aligned";
 
 #[derive(Args)]
 pub(super) struct Options {
-    /// Training kernel: ref:<preset>[,field=value...], see `lastbit kernels`
-    #[arg(long, value_name = "K", default_value = "ref:aligned")]
-    pub(super) train: String,
-    /// Inference kernel
-    #[arg(long, value_name = "K", default_value = "ref:aligned")]
-    pub(super) infer: String,
+    /// Training kernel: ref:<preset>[,field=value...], see `lastbit kernels` [default: ref:aligned]
+    #[arg(long, value_name = "K")]
+    train: Option<String>,
+    /// Inference kernel [default: ref:aligned]
+    #[arg(long, value_name = "K")]
+    infer: Option<String>,
     /// Cases to run [default: 10000]
     #[arg(long, value_name = "N", conflicts_with = "time")]
     cases: Option<u64>,
     /// Begin cases until this time has passed, e.g. 30s, 5m, 2h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// Seed of the campaign: same seed, same cases, same bytes
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub(super) seed: u64,
+    /// Seed of the campaign: same seed, same cases, same bytes [default: 1]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
     /// Threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Folder of the run; an earlier run there becomes DIR.old
     #[arg(long, value_name = "DIR", default_value = "lastbit.out")]
     out: PathBuf,
-    /// How the true value is found: enclosure, mpfr or off
-    #[arg(long, value_name = "MODE", default_value = "enclosure")]
-    pub(super) oracle: Mode,
-    /// Size of the cases: quick, mixed or long
-    #[arg(long, value_name = "PROFILE", default_value = "mixed")]
-    profile: Profile,
+    /// Go on with the run in DIR where it stopped, or begin one if there is none
+    ///
+    /// Options that are left out are those of the run. --cases, --time and --jobs may be others, the rest may not; both --cases and
+    /// --time count from the beginning of the run, all its parts together.
+    #[arg(long)]
+    resume: bool,
+    /// How the true value is found: enclosure, mpfr or off [default: enclosure]
+    #[arg(long, value_name = "MODE")]
+    oracle: Option<Mode>,
+    /// Size of the cases: quick, mixed or long [default: mixed]
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<Profile>,
     /// Hold every case to features of a model: d=128, d_qk=192,d_v=128, heads=16/2 (query heads/KV heads), dtype=bf16,
     /// causal=bottom_right or none; repeated, or separated by commas
     #[arg(long, value_name = "NAME=VALUE,...")]
-    pub(super) pin: Vec<String>,
+    pin: Vec<String>,
     /// Take values from captured tensors q, k, v, cu_seqlens
     #[arg(long, value_name = "FILE.safetensors")]
     data: Option<PathBuf>,
@@ -65,6 +74,37 @@ pub(super) struct Options {
     /// What stdout gets
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
+}
+
+impl Options {
+    /// What is to run. An option that is left out is that of the run to resume.
+    ///
+    /// # Errors
+    /// A pin that means nothing.
+    fn job(&self, run: Option<&Job>) -> Result<Job, Failure> {
+        let pins = match (&self.pin[..], run) {
+            ([], Some(run)) => run.pins,
+            (lists, _) => pins(lists)?,
+        };
+        let length = match (self.time, self.cases) {
+            (Some(limit), _) => Some(Length::Time(limit)),
+            (None, cases) => cases.map(Length::Cases),
+        };
+        let kernel = |name: &Option<String>, of: fn(&Job) -> &String| {
+            name.clone().or(run.map(|run| of(run).clone())).unwrap_or_else(|| KERNEL.to_owned())
+        };
+        Ok(Job {
+            train: kernel(&self.train, |run| &run.train),
+            infer: kernel(&self.infer, |run| &run.infer),
+            seed: self.seed.or(run.map(|run| run.seed)).unwrap_or(1),
+            profile: self.profile.or(run.map(|run| run.profile)).unwrap_or(Profile::Mixed),
+            oracle: self.oracle.or(run.map(|run| run.oracle)).unwrap_or_default(),
+            data: self.data.clone().or_else(|| run.and_then(|run| run.data.clone())),
+            keep_going: self.keep_going || run.is_some_and(|run| run.keep_going),
+            length: length.or(run.map(|run| run.length)).unwrap_or(Length::Cases(CASES)),
+            pins,
+        })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -89,99 +129,164 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is longer than ten years"))
 }
 
-/// A finding that is kept: the first of its signature.
-pub(super) struct Found {
-    pub(super) index: u64,
-    trial: Trial,
-    pub(super) finding: Finding,
-    pub(super) file: PathBuf,
-}
-
 pub(super) fn run(options: &Options) -> Result<u8, Failure> {
-    let captured = options.data.as_deref().map(Captured::load).transpose()?.map(Arc::new);
-    let pair = Pair {
-        train: kernel("--train", &options.train)?,
-        infer: kernel("--infer", &options.infer)?,
-        oracle: options.oracle,
-        captured,
-        witness: true,
+    let reopened = if options.resume { OutFolder::reopen(&options.out)? } else { None };
+    let mut run = match reopened {
+        Some((folder, checkpoint)) => Run::resume(options, folder, &checkpoint)?,
+        None => Run::begin(options)?,
     };
-    let pins = pins(&options.pin)?;
-    if pair.captured.is_some() && pins.shape() {
-        return Err(Failure::Usage(
-            "--pin: head dims and heads are those of --data; pin dtype or causal, or leave one of them out".into(),
-        ));
-    }
-    let attention = Attention { pair, profile: options.profile, pins };
-    let length = match (options.time, options.cases) {
-        (Some(limit), _) => Length::Time(limit),
-        (None, cases) => Length::Cases(cases.unwrap_or(10_000)),
-    };
-    let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
-    let jobs = options.jobs.map_or_else(cores, usize::from);
-    let mut folder = OutFolder::create(&options.out)?;
-    let mut statistics = Statistics::default();
-    let mut found: Vec<Found> = Vec::new();
-    let mut failure = None;
-    let started = Instant::now();
-    let mut progress = Progress::new(length);
-    run_campaign(&attention, Campaign { seed: options.seed, length, jobs }, |done| {
-        let problem = &done.trial.case.problem;
-        let longest = problem.sequences.iter().map(|it| it.kv).max().unwrap_or(0);
-        statistics.add(&done.verdict, problem.out_dtype, longest);
-        progress.update(&statistics);
-        let mut stop = Flow::Continue;
-        let mut written = folder.verdict(&verdict_line(done.index, &done.verdict), done.verdict.failure().is_some());
-        let mut families = Vec::new();
-        for finding in done.verdict.findings.iter().filter(|finding| finding.kind().is_failure()) {
-            if !options.keep_going {
-                stop = Flow::Stop;
-            }
-            // Over a run, each signature is kept once; `o` and `lse` of one case are kept as one defect.
-            let family = finding.family();
-            let known = found.iter().any(|it| it.finding.signature() == finding.signature());
-            if written.is_err() || known || families.contains(&family) {
-                continue;
-            }
-            families.push(family);
-            match save_found(&mut folder, &attention.pair, options.seed, done.index, &done.trial, finding) {
-                Ok(it) => found.push(it),
-                Err(error) => written = Err(error),
-            }
-        }
-        if let Err(error) = written {
-            failure = Some(error);
-            stop = Flow::Stop;
-        }
-        stop
-    });
-    progress.finish();
-    let seconds = started.elapsed().as_secs_f64();
-    if failure.is_none() {
-        failure = folder.finish().err();
-    }
+    let mut failure = run.campaign(options.jobs).err();
     let mut report = Vec::new();
-    let mut scratch = attention.scratch();
-    for it in &found {
-        match shrink_found(&mut folder, &attention, it, &mut scratch) {
-            Ok(shrunk) => report.push((it, shrunk)),
-            Err(error) => {
-                failure = failure.or(Some(error));
-                report.push((it, None));
-            }
-        }
+    let mut scratch = run.attention.scratch();
+    for it in &run.found {
+        let small = it.shrink(&run.folder, &run.attention, &mut scratch).unwrap_or_else(|error| {
+            failure.get_or_insert(error);
+            None
+        });
+        report.push((it, small));
     }
-    let summary = json_summary(options, &statistics, seconds, &report);
-    if let Err(error) = folder.save("", "summary.json", &format!("{summary:#}\n")) {
-        failure = failure.or(Some(error));
+    let outcome = Outcome { job: &run.job, statistics: &run.statistics, seconds: run.seconds, report: &report };
+    let summary = json_summary(&outcome);
+    if let Err(error) = run.folder.save("", SUMMARY, &format!("{summary:#}\n")) {
+        failure.get_or_insert(error);
     }
     match options.format {
         Format::Json => print(&format!("{summary}\n"))?,
-        Format::Human => print(&human(options, &statistics, seconds, &report, folder.path()))?,
+        Format::Human => print(&human(&outcome, run.folder.path()))?,
     }
     match failure {
         Some(error) => Err(error),
-        None => Ok(verdict_code(&statistics)),
+        None => Ok(verdict_code(&run.statistics)),
+    }
+}
+
+/// A run that is going on.
+struct Run {
+    job: Job,
+    attention: Attention,
+    configuration: Configuration,
+    folder: OutFolder,
+    statistics: Statistics,
+    found: Vec<Found>,
+    /// Time spent on cases, without the part that is running.
+    seconds: f64,
+}
+
+impl Run {
+    fn begin(options: &Options) -> Result<Run, Failure> {
+        let job = options.job(None)?;
+        let attention = job.attention()?;
+        let configuration = job.configuration(&attention);
+        let state = State::default();
+        let checkpoint = Checkpoint { job: job.clone(), configuration: configuration.clone(), verdict_bytes: 0, state };
+        if options.resume {
+            note(&format!("no run in {}: beginning one", options.out.display()));
+        }
+        let folder = OutFolder::create(&options.out, &checkpoint.print())?;
+        let (statistics, found, seconds) = Default::default();
+        Ok(Run { job, attention, configuration, folder, statistics, found, seconds })
+    }
+
+    fn resume(options: &Options, mut folder: OutFolder, checkpoint: &str) -> Result<Run, Failure> {
+        let file = folder.path().join(CHECKPOINT).display().to_string();
+        let Checkpoint { job: was, configuration: before, verdict_bytes, mut state } = Checkpoint::parse(checkpoint, &file)?;
+        let job = options.job(Some(&was))?;
+        let attention = job.attention()?;
+        let configuration = job.configuration(&attention);
+        if let Some((field, before, now)) = before.difference(&configuration) {
+            return Err(Failure::Usage(format!(
+                "{file}: {field}: the run has {before}, --resume asks for {now}; give what the run has, or leave out --resume to begin anew"
+            )));
+        }
+        // The summary names the kernels in the words of the run, however they are spelled now.
+        let job = Job { train: was.train, infer: was.infer, ..job };
+        // Before anything is changed: it may be refused.
+        let mut scratch = attention.scratch();
+        let again =
+            |(index, signature): &(u64, String)| Found::again(&folder, &attention, job.seed, *index, signature, &mut scratch);
+        let mut found = state.found.iter().map(again).collect::<Result<Vec<_>, _>>()?;
+        if !folder.take_back(state.statistics.cases, verdict_bytes)? {
+            complain(&format!(
+                "{}: the verdicts of the first {} cases are not all there; all cases are run again",
+                folder.path().display(),
+                state.statistics.cases
+            ));
+            (state, found) = Default::default();
+            folder.take_back(0, 0)?;
+        }
+        let State { statistics, seconds, .. } = state;
+        note(&format!("resuming at case {}, after {seconds:.0} s", statistics.cases));
+        Ok(Run { job, attention, configuration, folder, statistics, found, seconds })
+    }
+
+    /// Runs the cases that are left, up to the last checkpoint.
+    fn campaign(&mut self, jobs: Option<u16>) -> Result<(), Failure> {
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        let before = self.seconds;
+        let length = match self.job.length {
+            Length::Time(limit) => Length::Time(limit.saturating_sub(Duration::from_secs_f64(before))),
+            cases => cases,
+        };
+        let first = self.statistics.cases;
+        let campaign = Campaign { seed: self.job.seed, first, length, jobs: jobs.map_or_else(cores, usize::from) };
+        let attention = self.attention.clone();
+        let mut progress = Progress::new(length, first);
+        let mut result = Ok(());
+        let started = Instant::now();
+        if !self.is_over() {
+            run_campaign(&attention, campaign, |done| {
+                let kept = self.found.len();
+                result = self.take(&done);
+                progress.update(&self.statistics);
+                self.seconds = before + started.elapsed().as_secs_f64();
+                // At once when something was kept: a part that is given no more time must still report it.
+                if result.is_ok() && (self.found.len() > kept || self.folder.checkpoint_is_due()) {
+                    result = self.checkpoint();
+                }
+                if result.is_err() || self.is_over() { Flow::Stop } else { Flow::Continue }
+            });
+            self.seconds = before + started.elapsed().as_secs_f64();
+        }
+        progress.finish();
+        // After a failure there are verdicts that are not in the file: the last checkpoint stands.
+        result.and_then(|()| self.checkpoint())
+    }
+
+    /// Whether a finding has ended the run.
+    fn is_over(&self) -> bool {
+        !self.job.keep_going && self.statistics.failed > 0
+    }
+
+    /// Accounts for a case: what it found is saved before its line is written, so that no line speaks of a case that is lost.
+    fn take(&mut self, Done { index, trial, verdict }: &Done<Trial>) -> Result<(), Failure> {
+        let mut result = Ok(());
+        let mut families = Vec::new();
+        for finding in verdict.findings.iter().filter(|finding| finding.kind().is_failure()) {
+            // Over a run, each signature is kept once; `o` and `lse` of one case are kept as one defect.
+            let family = finding.family();
+            let known = self.found.iter().any(|it| it.finding.signature() == finding.signature());
+            if result.is_err() || known || families.contains(&family) {
+                continue;
+            }
+            families.push(family);
+            match Found::save(&self.folder, &self.attention, self.job.seed, *index, trial, finding) {
+                Ok(it) => self.found.push(it),
+                Err(error) => result = Err(error),
+            }
+        }
+        let problem = &trial.case.problem;
+        let longest = problem.sequences.iter().map(|it| it.kv).max().unwrap_or(0);
+        self.statistics.add(verdict, problem.out_dtype, longest);
+        // Also where the case could not be saved: its number is enough to draw it again.
+        let line = self.folder.verdict(&verdict_line(*index, verdict), verdict.failure().is_some());
+        result.and(line)
+    }
+
+    fn checkpoint(&mut self) -> Result<(), Failure> {
+        let found = self.found.iter().map(|it| (it.index, it.finding.signature())).collect();
+        let state = State { statistics: self.statistics.clone(), found, seconds: self.seconds };
+        let (job, configuration) = (self.job.clone(), self.configuration.clone());
+        self.folder.checkpoint(|verdict_bytes| Checkpoint { job, configuration, verdict_bytes, state }.print())
     }
 }
 
@@ -212,53 +317,4 @@ fn verdict_line(index: u64, verdict: &Verdict) -> String {
         line["findings"] = verdict.findings.iter().map(Finding::signature).collect();
     }
     line.to_string()
-}
-
-fn slug(signature: &str) -> String {
-    signature.replace(' ', "-")
-}
-
-fn save_found(
-    folder: &mut OutFolder,
-    pair: &Pair,
-    seed: u64,
-    index: u64,
-    trial: &Trial,
-    finding: &Finding,
-) -> Result<Found, Failure> {
-    let signature = finding.signature();
-    let comment = format!("{signature}: case {index} of seed {seed}");
-    let content = print_case(&file::file(comment, pair, trial, Some(finding)));
-    let file = folder.save("found", &format!("{index:08}-{}.case", slug(&signature)), &content)?;
-    Ok(Found { index, trial: trial.clone(), finding: finding.clone(), file })
-}
-
-/// A shrunk finding and its explanation.
-pub(super) struct Small {
-    pub(super) path: PathBuf,
-    pub(super) case: Case,
-    pub(super) explanation: Explanation,
-}
-
-fn shrink_found(
-    folder: &mut OutFolder,
-    attention: &Attention,
-    found: &Found,
-    scratch: &mut <Attention as Subject>::Scratch,
-) -> Result<Option<Small>, Failure> {
-    let signature = found.finding.signature();
-    note(&format!("shrinking case {}: {signature}", found.index));
-    let Some(shrunk) = shrink(attention, &found.trial, &signature, BUDGET, scratch) else {
-        complain(&format!("case {} does not show `{signature}` again: a kernel does not repeat itself", found.index));
-        return Ok(None);
-    };
-    let mut file = file::file(String::new(), &attention.pair, &shrunk.trial, Some(&shrunk.finding));
-    let name = format!("{:08}-{}.case", found.index, slug(&signature));
-    let whole = file::replayed(&attention.pair, &shrunk.trial, &shrunk.finding);
-    let explanation = explain(&attention.pair, &whole, &name, Some(&signature));
-    let cause = explanation.cause.as_ref().map_or("cause unknown".to_owned(), |cause| cause.to_string());
-    file.comment = format!("{signature}: {cause}");
-    let path = folder.save("shrunk", &name, &print_case(&file))?;
-    let explanation = explain(&attention.pair, &whole, &path.display().to_string(), Some(&signature));
-    Ok(Some(Small { path, case: shrunk.trial.case, explanation }))
 }

@@ -37,7 +37,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     };
     let kernels = names.iter().map(|name| kernel("--kernel", name)).collect::<Result<Vec<_>, _>>()?;
     let jobs = options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()), usize::from);
-    let campaign = Campaign { seed: options.seed, length: Length::Cases(options.cases), jobs };
+    let campaign = Campaign { seed: options.seed, first: 0, length: Length::Cases(options.cases), jobs };
     let mut rows = Vec::new();
     for (name, kernel) in names.iter().zip(&kernels) {
         note(&format!("{name}: {} cases", options.cases));

@@ -1,6 +1,7 @@
 //! What `replay` and `shrink` share: a kept case, perhaps with other kernels than its own.
 
 use super::{Failure, kernel};
+use crate::finding;
 use crate::input_error::InputError;
 use crate::subject::attention::captured::Captured;
 use crate::subject::attention::file::{self, Loaded};
@@ -45,8 +46,16 @@ impl Loader {
         self.train.is_some() || self.infer.is_some()
     }
 
+    fn swapped(&self, side: finding::Path) -> &Option<Implementation> {
+        match side {
+            finding::Path::Train => &self.train,
+            finding::Path::Infer => &self.infer,
+        }
+    }
+
     pub(super) fn load(&self, path: &Path) -> Result<Loaded, InputError> {
-        let mut loaded = file::load(path, self.captured.clone())?;
+        // A file may name a kernel that only another crate holds: the command line can put one in its place.
+        let mut loaded = file::load_with(path, self.captured.clone(), |side, _| self.swapped(side).clone())?;
         if let Some(train) = &self.train {
             loaded.pair.train = train.clone();
         }

@@ -1,7 +1,10 @@
 //! The command line. Results go to stdout, progress and errors to stderr.
 
+mod checkpoint;
+mod found;
 mod fuzz;
 mod invariance;
+mod job;
 mod kept_case;
 mod kernels;
 mod out_folder;

@@ -17,12 +17,15 @@ const STRIDE: u64 = 64;
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     length: Length,
+    /// Cases of earlier parts of the run.
+    first: u64,
     started: Instant,
     last: Instant,
 }
 
 impl Progress {
-    pub(super) fn new(length: Length) -> Self {
+    /// For a campaign, or what is left of one, that begins at case `first`.
+    pub(super) fn new(length: Length, first: u64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let (total, template) = match length {
                 Length::Cases(count) => (count, "{bar:30} {pos}/{len} cases, {per_sec}, {msg}, {eta} left"),
@@ -30,10 +33,15 @@ impl Progress {
             };
             let bar = ProgressBar::new(total);
             bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
+            if let Length::Cases(_) = length {
+                bar.set_position(first);
+                // Speed and time left are those of this part.
+                bar.reset_eta();
+            }
             bar
         });
         let now = Instant::now();
-        Progress { bar, length, started: now, last: now }
+        Progress { bar, length, first, started: now, last: now }
     }
 
     pub(super) fn update(&mut self, statistics: &Statistics) {
@@ -41,7 +49,7 @@ impl Progress {
             return;
         }
         let elapsed = self.started.elapsed();
-        let rate = statistics.cases as f64 / elapsed.as_secs_f64().max(1e-9);
+        let rate = (statistics.cases - self.first) as f64 / elapsed.as_secs_f64().max(1e-9);
         let found: u64 = statistics.signatures.values().sum();
         let undecided = statistics.of(Kind::Undecided);
         match &self.bar {

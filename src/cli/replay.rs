@@ -20,14 +20,14 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     let loader = Loader::new(&options.swap)?;
     let mut worst = exit_code::MATCH;
-    let (mut compared, mut broken) = (0, None);
+    let (mut compared, mut broken, mut unmet) = (0, false, false);
     for path in &options.files {
         // One bad file must not hide what the others show.
         let loaded = match loader.load(path) {
             Ok(loaded) => loaded,
             Err(error) => {
                 complain(&error.to_string());
-                broken = Some(error);
+                broken = true;
                 continue;
             }
         };
@@ -36,6 +36,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
         print(&explanation.text)?;
         if !loader.swaps() {
             let met = explanation.meets(expected);
+            unmet |= !met;
             print(&format!("expected: {expected} ({})\n", if met { "met" } else { "NOT met" }))?;
         }
         compared += explanation.verdict.compared;
@@ -46,8 +47,14 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
             worst = exit_code::UNDECIDED;
         }
     }
-    if broken.is_some() {
-        return Ok(exit_code::USAGE);
-    }
-    Ok(if worst == exit_code::MATCH && compared == 0 { exit_code::NOTHING } else { worst })
+    // A folder of kept findings is 1 as it should be: that one of them has changed must show all the same.
+    Ok(if broken {
+        exit_code::USAGE
+    } else if unmet {
+        exit_code::UNMET
+    } else if worst == exit_code::MATCH && compared == 0 {
+        exit_code::NOTHING
+    } else {
+        worst
+    })
 }

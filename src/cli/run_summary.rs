@@ -1,6 +1,7 @@
 //! What a run says at its end: one JSON object, or text for a person.
 
-use super::fuzz::{Found, Options, Small};
+use super::found::{Found, Small};
+use super::job::Job;
 use crate::finding::{Finding, Kind};
 use crate::lab::Statistics;
 use crate::subject::attention::oracle::Mode;
@@ -10,18 +11,40 @@ use std::fmt::Write;
 /// Share of order-sensitive cases below which a match says little.
 const BLIND: f64 = 0.05;
 
+/// A run that has ended.
+pub(super) struct Outcome<'a> {
+    pub(super) job: &'a Job,
+    pub(super) statistics: &'a Statistics,
+    /// Time spent on cases.
+    pub(super) seconds: f64,
+    /// What was kept, and made small.
+    pub(super) report: &'a [(&'a Found, Option<Small>)],
+}
+
+/// What became of the cases that were drawn, as shares of them. Those compared match or have a finding; the others say nothing, or
+/// not all.
+fn shares(statistics: &Statistics) -> [(&'static str, f64); 4] {
+    let share = |count: u64| count as f64 / statistics.cases.max(1) as f64;
+    [
+        ("compared", share(statistics.matches + statistics.failed)),
+        ("empty", share(statistics.empty)),
+        ("skipped", share(statistics.skipped)),
+        ("undecided", share(statistics.undecided)),
+    ]
+}
+
 /// What a reader must know to weigh the run.
-fn notes(text: &mut String, options: &Options, statistics: &Statistics) {
-    let (train, infer) = (&options.train, &options.infer);
+fn notes(text: &mut String, job: &Job, statistics: &Statistics) {
+    let (train, infer) = (&job.train, &job.infer);
     if statistics.signatures.is_empty() && statistics.matches > 0 {
         let (cases, longest) = (statistics.matches, statistics.longest_kv);
         let _ = writeln!(
             text,
             "not observed: any difference of {train} and {infer} over {cases} matching cases, kv up to {longest}, seed {}",
-            options.seed
+            job.seed
         );
     }
-    if options.oracle == Mode::Off {
+    if job.oracle == Mode::Off {
         text.push_str("NOTE: accuracy was not judged (--oracle off)\n");
     }
     for (dtype, it) in &statistics.sensitivity {
@@ -34,12 +57,8 @@ fn notes(text: &mut String, options: &Options, statistics: &Statistics) {
     }
 }
 
-pub(super) fn json_summary(
-    options: &Options,
-    statistics: &Statistics,
-    seconds: f64,
-    report: &[(&Found, Option<Small>)],
-) -> Value {
+pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
+    let &Outcome { job, statistics, seconds, report } = outcome;
     let found: Vec<Value> = report
         .iter()
         .map(|(found, small)| {
@@ -77,9 +96,9 @@ pub(super) fn json_summary(
     };
     let accuracy = &statistics.accuracy;
     json!({
-        "train": options.train,
-        "infer": options.infer,
-        "seed": options.seed,
+        "train": job.train,
+        "infer": job.infer,
+        "seed": job.seed,
         "cases": statistics.cases,
         "match": statistics.matches,
         "mismatch": statistics.of(Kind::Mismatch),
@@ -89,6 +108,7 @@ pub(super) fn json_summary(
         "undecided": statistics.of(Kind::Undecided),
         "skipped": statistics.of(Kind::Skipped),
         "empty": statistics.empty,
+        "shares": shares(statistics).into_iter().map(|(name, share)| (name.to_owned(), Value::from(share))).collect::<Value>(),
         "skip_reasons": statistics.skips,
         "elements": statistics.elements,
         "differing_elements": statistics.differing,
@@ -113,13 +133,8 @@ pub(super) fn json_summary(
     })
 }
 
-pub(super) fn human(
-    options: &Options,
-    statistics: &Statistics,
-    seconds: f64,
-    report: &[(&Found, Option<Small>)],
-    out: &std::path::Path,
-) -> String {
+pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
+    let &Outcome { job, statistics, seconds, report } = outcome;
     let mut text = String::new();
     for (found, small) in report {
         let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
@@ -143,6 +158,8 @@ pub(super) fn human(
         statistics.of(Kind::Skipped),
         statistics.empty,
     );
+    let shares = shares(statistics).map(|(name, share)| format!("{:.2}% {name}", 100.0 * share));
+    let _ = writeln!(text, "of the cases drawn: {}", shares.join(", "));
     let share = if statistics.elements == 0 { 0.0 } else { 100.0 * statistics.differing as f64 / statistics.elements as f64 };
     let _ = writeln!(
         text,
@@ -176,7 +193,7 @@ pub(super) fn human(
     for (signature, count) in &statistics.signatures {
         let _ = writeln!(text, "found {count}: {signature}");
     }
-    notes(&mut text, options, statistics);
+    notes(&mut text, job, statistics);
     let _ = writeln!(text, "results in {}", out.display());
     text
 }

@@ -6,6 +6,7 @@ use crate::source::{Bytes, Source, Stream};
 use crate::subject::attention::check::{Pair, RELATION_STREAM, Scratch};
 use crate::subject::attention::draw::{Hints, Profile, draw};
 use crate::subject::attention::explain::explain;
+use crate::subject::attention::file::Named;
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::promise::promise;
@@ -56,8 +57,9 @@ pub fn pair(data: &[u8]) {
 fn read_text(data: &[u8]) -> Option<Input> {
     let file = super::case_file(data).filter(|file| affordable(&file.case))?;
     let asked = file::check("input", &file).ok()?;
+    let (Named::Reference(train), Named::Reference(infer)) = (asked.train, asked.infer) else { return None };
     let turn = data.iter().fold(0, |turn: u64, &byte| turn.wrapping_mul(31).wrapping_add(u64::from(byte)));
-    Some(Input { pair: pair_of(asked.train, asked.infer), case: file.case, relation: asked.relation, turn })
+    Some(Input { pair: pair_of(train, infer), case: file.case, relation: asked.relation, turn })
 }
 
 fn read_choices(data: &[u8]) -> Option<Input> {
@@ -142,8 +144,9 @@ mod tests {
         let asked = file::check("x.case", &file).expect("kernels");
         assert_eq!(input.case, file.case);
         assert_eq!(input.relation, asked.relation);
-        assert_eq!(input.pair.train.reference.as_deref(), Some(&asked.train));
-        assert_eq!(input.pair.infer.reference.as_deref(), Some(&asked.infer));
+        let (Named::Reference(train), Named::Reference(infer)) = (asked.train, asked.infer) else { panic!("no references") };
+        assert_eq!(input.pair.train.reference.as_deref(), Some(&train));
+        assert_eq!(input.pair.infer.reference.as_deref(), Some(&infer));
         assert!(read_text(b"# a comment\nformat = 2\n").is_none() && read_text(b"\xff").is_none());
     }
 

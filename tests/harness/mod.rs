@@ -50,7 +50,7 @@ pub struct Found {
 /// The first case of seed 1 with a finding that `wanted` accepts, among `limit`.
 pub fn first(attention: &Attention, limit: u64, wanted: impl Fn(&Trial, &Finding) -> bool) -> Option<Found> {
     let mut found = None;
-    run(attention, Campaign { seed: 1, length: Length::Cases(limit), jobs: 1 }, |done: Done<Trial>| {
+    run(attention, Campaign { seed: 1, first: 0, length: Length::Cases(limit), jobs: 1 }, |done: Done<Trial>| {
         let Done { index, trial, verdict } = done;
         match verdict.findings.into_iter().find(|finding| wanted(&trial, finding)) {
             Some(finding) => {

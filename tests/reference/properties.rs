@@ -2,13 +2,14 @@
 
 use super::setup::{Results, Setup, Step, causal};
 use lastbit::number::Dtype;
-use lastbit::subject::attention::conventions::Conventions;
-use lastbit::subject::attention::numerics::{Block, Numerics, Passes, Rescale, Scope};
+use lastbit::subject::attention::conventions::{Conventions, ScalesConvention};
+use lastbit::subject::attention::kernel::KernelError;
+use lastbit::subject::attention::numerics::{Block, Context, Descale, MaxInit, Numerics, Passes, Rescale, Scope};
 use lastbit::subject::attention::recipe::Recipe;
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::reference::preset::PRESETS;
 use lastbit::subject::attention::reference::trace::{Label, first_divergence};
-use lastbit::subject::attention::{Anchor, Mask, Side};
+use lastbit::subject::attention::{Anchor, ContextParallel, Mask, Shards, Side};
 
 /// Fixed choices from a seed (SplitMix64).
 struct Draw(u64);
@@ -42,6 +43,13 @@ impl Draw {
     }
 }
 
+/// One rank in half of the draws, else up to eight, with chunks around those of the splits.
+fn draw_context(draw: &mut Draw) -> Option<ContextParallel> {
+    let shards = draw.pick(&[Shards::Contiguous, Shards::Zigzag]);
+    let length = draw.pick(&[1, 2, 3, 5, 8, 10, 16, 40]);
+    draw.one_in(2).then(|| ContextParallel { ranks: draw.pick(&[2, 3, 3, 4, 8]), shards, length })
+}
+
 fn draw_setup(draw: &mut Draw) -> Setup {
     let sequences: Vec<(u32, u32)> = (0..1 + draw.below(3))
         .map(|_| {
@@ -69,7 +77,13 @@ fn draw_setup(draw: &mut Draw) -> Setup {
         out: draw.pick(&[Dtype::F32, Dtype::F32, Dtype::BF16, Dtype::F16]),
         ..Setup::default()
     };
+    if draw.one_in(4) {
+        let mut scales = || (0..setup.kv_heads).map(|_| draw.pick(&[1.0, 0.25, 0.3, 1.7])).collect::<Vec<f32>>();
+        let (k, v) = (scales(), scales());
+        setup.fp8 = Some((draw.pick(&[Dtype::E4M3, Dtype::E5M2]), k, v));
+    }
     let heads = setup.heads();
+    setup.context = draw_context(draw);
     setup.sinks = draw.one_in(4).then(|| (0..heads).map(|_| draw.value()).collect());
     setup.slopes = draw.one_in(4).then(|| (0..heads).map(|h| 0.5 / (h + 1) as f32).collect());
     let (rows, keys) = setup.sequences.iter().fold((0, 0), |(q, kv), s| (q + s.0 as usize, kv + s.1 as usize));
@@ -81,6 +95,7 @@ fn draw_setup(draw: &mut Draw) -> Setup {
 }
 
 const VALUES: &[(&str, &[&str])] = &[
+    ("kv.descale", &["on_load", "folded"]),
     ("score.order", &["sequential", "lanes(4)", "pairwise", "fused(3)"]),
     ("score.fma", &["true", "false"]),
     ("score.acc", &["f32", "bf16"]),
@@ -106,6 +121,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("grid.merge", &["sequential", "tree"]),
     ("grid.lse_dtype", &["f32", "bf16"]),
     ("grid.partial_dtype", &["f32", "bf16"]),
+    ("grid.context", &["all_gather", "gather_partials", "ring_state", "ring_lse"]),
     ("finish", &["divide", "reciprocal"]),
     ("store", &["rne", "truncate"]),
 ];
@@ -133,6 +149,8 @@ fn draw_kernel(draw: &mut Draw) -> Reference {
         numerics.softmax.scope = Scope::Tile;
         numerics.softmax.rescale = Rescale::Threshold(0.5);
         numerics.softmax.block = Block::Size(4);
+        numerics.grid.context = Context::AllGather;
+        numerics.validate().unwrap();
     }
     let mut kernel = Reference::new(numerics);
     if draw.one_in(4) {
@@ -145,6 +163,7 @@ fn draw_kernel(draw: &mut Draw) -> Reference {
             ("sink_in_lse", "no"),
             ("alibi", "key_index"),
             ("cap_order", "bias_then_cap"),
+            ("kv_scales", "ignored"),
         ]);
         kernel.actual.set(field, value).unwrap();
     }
@@ -190,6 +209,7 @@ fn aligned_has_the_same_bits_in_every_call_form() {
             setup.mask = Mask { window_left: setup.mask.window_left, ..causal() };
         }
         let packed = setup.varlen(&kernel);
+        setup.context = draw_context(&mut draw);
         for (side, pad) in [(Side::Left, 0), (Side::Left, 5), (Side::Right, 3)] {
             let (dense, _) = setup.dense(&kernel, side, pad);
             assert_rows_equal(&packed, &dense, &format!("seed {seed}: dense, {side:?}, {pad} more slots"));
@@ -209,9 +229,10 @@ fn equal_recipes_give_equal_bits() {
         let kernel = draw_kernel(&mut draw);
         let packed = setup.varlen(&kernel);
         let recipes: Vec<Recipe> = (0..packed.o.len()).map(|row| setup.recipe(&kernel, row)).collect();
-        let mut others = schedule(&setup, &kernel, &mut draw);
+        let again = |draw: &mut Draw| Setup { context: draw_context(draw), ..setup.clone() };
+        let mut others = schedule(&again(&mut draw), &kernel, &mut draw);
         for side in [Side::Left, Side::Right] {
-            let (dense, dense_recipes) = setup.dense(&kernel, side, draw.below(7) as usize);
+            let (dense, dense_recipes) = again(&mut draw).dense(&kernel, side, draw.below(7) as usize);
             for (row, recipe) in dense_recipes.into_iter().enumerate() {
                 others.push((row, dense.o[row].clone(), dense.lse[row].clone(), recipe));
             }
@@ -260,6 +281,57 @@ fn equal_recipes_of_two_kernels_give_equal_bits() {
     assert!(equal > 5_000 && visible > 5_000, "{equal} equal, {unequal} not, {visible} of them visible");
 }
 
+/// flashinfer#4979: with scales that are powers of two, the result is bit for bit that of the same numbers stored in a wider format,
+/// wherever the scales enter.
+#[test]
+fn powers_of_two_scale_exactly() {
+    let mut told_apart = 0;
+    for seed in 0..1000 {
+        let mut draw = Draw(5_000_000 + seed);
+        let mut setup = draw_setup(&mut draw);
+        let kv = draw.pick(&[Dtype::E4M3, Dtype::E5M2]);
+        let scales = |draw: &mut Draw, first: f32| -> Vec<f32> {
+            let powers = [first, 2.0, 0.5, 8.0, 1.0 / 64.0];
+            if draw.one_in(2) { vec![first] } else { (0..setup.kv_heads).map(|_| draw.pick(&powers)).collect() }
+        };
+        let (k_scales, v_scales) = (scales(&mut draw, 0.25), scales(&mut draw, 0.5));
+        let mut meant = setup.clone();
+        // A wide format for the values as meant: E5M2 times a power of two may leave f16.
+        (setup.dtype, meant.dtype, meant.fp8) = (Dtype::BF16, Dtype::BF16, None);
+        for (data, d, scales) in [(&mut meant.k, setup.d_qk, &k_scales), (&mut meant.v, setup.d_v, &v_scales)] {
+            for (n, head) in data.chunks_exact_mut(d).enumerate() {
+                let scale = if scales.len() == 1 { scales[0] } else { scales[n % scales.len()] };
+                head.iter_mut().for_each(|x| *x = kv.squeeze(*x) * scale);
+            }
+        }
+        setup.fp8 = Some((kv, k_scales, v_scales));
+        // f16 ends where f32 and bf16 do not.
+        let mut kernel = draw_kernel(&mut draw);
+        let acc = |dtype| if dtype == Dtype::F16 { Dtype::BF16 } else { dtype };
+        let Numerics { score, rowsum, value, grid, .. } = &mut kernel.numerics;
+        (score.acc, score.store) = (acc(score.acc), acc(score.store));
+        (rowsum.acc, value.acc) = (acc(rowsum.acc), acc(value.acc));
+        grid.partial_dtype = acc(grid.partial_dtype);
+        kernel.actual.kv_scales = Conventions::default().kv_scales;
+        // A finite start of the maximum is in the units of the scores.
+        kernel.numerics.softmax.max_init = MaxInit::NegInf;
+        let expected = meant.varlen(&kernel);
+        for descale in [Descale::OnLoad, Descale::Folded] {
+            kernel.numerics.kv.descale = descale;
+            let got = setup.varlen(&kernel);
+            assert_eq!(expected.lse, got.lse, "seed {seed}: {kernel} on {setup:?}");
+            for (a, b) in expected.o.iter().flatten().zip(got.o.iter().flatten()) {
+                // Among subnormal numbers a scale does not commute with rounding.
+                let tiny = [a, b].iter().all(|&&bits| setup.out.to_f32(bits).abs() < 1e-30);
+                assert!(a == b || tiny, "seed {seed}: {kernel} on {setup:?}");
+            }
+        }
+        kernel.actual.kv_scales = ScalesConvention::Ignored;
+        told_apart += u32::from(setup.varlen(&kernel) != expected);
+    }
+    assert!(told_apart > 900, "{told_apart}");
+}
+
 #[test]
 fn a_traced_row_has_the_bits_of_the_call() {
     for seed in 0..400 {
@@ -299,6 +371,9 @@ fn the_tree_of_a_recipe_is_the_order_of_the_kernel() {
                 kernel.numerics.set(field, draw.pick(values)).unwrap();
             }
         }
+        // One state around a ring is still one sum.
+        setup.context = draw_context(&mut draw);
+        kernel.numerics.grid.context = draw.pick(&[Context::AllGather, Context::RingState]);
         let tree = setup.recipe(&kernel, 0).tree().unwrap();
         let trace = setup.trace(&kernel, 0, 0);
         let last = trace.0.iter().rev().find(|step| matches!(step.label, Label::Accumulator { .. })).unwrap().bits;
@@ -347,6 +422,16 @@ fn aligned_is_the_textbook_loop() {
         let bits: Vec<u32> = acc.iter().map(|a| (a / sum).to_bits()).collect();
         assert_eq!(results.o[row], bits);
         assert_eq!(results.lse[row], [(max + core_math::logf(sum)).to_bits()]);
+    }
+}
+
+#[test]
+fn ranks_without_positions_are_a_failed_call() {
+    let mut setup = Setup::zeros(1, 1, 1, &[1.0]);
+    for (ranks, length) in [(0, 4), (2, 0)] {
+        setup.context = Some(ContextParallel { ranks, shards: Shards::Contiguous, length });
+        let error = setup.try_varlen(&Reference::default()).unwrap_err();
+        assert!(matches!(&error, KernelError::Failed(reason) if reason.contains("context ranks")), "{error:?}");
     }
 }
 

@@ -69,6 +69,35 @@ fn declared_conventions_are_refused_where_they_matter() {
     assert_eq!(kernel("ref:aligned,declared.anchor=top_left").conventions().anchor.to_string(), "top_left");
 }
 
+/// FlashAttention 3 keeps keys and values as stored: the scales go into the softmax scale and the final normalisation. Where they
+/// are not powers of two, that rounds elsewhere than a multiplication on load.
+#[test]
+fn scales_on_load_and_folded() {
+    let fp8 = Some((Dtype::E4M3, vec![0.3], vec![0.7]));
+    let setup = Setup { q: vec![1.1], k: vec![1.5, 0.5], v: vec![1.75, 3.5], fp8, ..Setup::zeros(1, 2, 1, &[0.0; 2]) };
+    let (k, v) = ([1.5f32, 0.5], [1.75f32, 3.5]);
+    let finish = |s: [f32; 2], v: [f32; 2]| {
+        let max = s[0].max(s[1]);
+        let w = s.map(|s| core_math::expf(s - max));
+        (w[0] * v[0] + w[1] * v[1], w[0] + w[1], max)
+    };
+    let (acc, l, max) = finish(k.map(|k| 1.1 * (k * 0.3)), v.map(|v| v * 0.7));
+    let got = setup.varlen(&aligned());
+    assert_eq!((got.value(0, 0), got.lse(0, 0)), (acc / l, max + core_math::logf(l)));
+    let (acc, l, max) = finish(k.map(|k| 1.1 * k * 0.3), v);
+    for (name, o) in [("divide", acc / l * 0.7), ("reciprocal", acc * (1.0 / l * 0.7))] {
+        let got = setup.varlen(&kernel(&format!("ref:aligned,kv.descale=folded,finish={name}")));
+        assert_eq!((got.value(0, 0), got.lse(0, 0)), (o, max + core_math::logf(l)), "{name}");
+    }
+    // One key: the weight is 1 whatever the score is.
+    let setup = Setup { k: vec![1.5], q: vec![1.1], v: vec![1.75], ..Setup { fp8: setup.fp8, ..Setup::zeros(1, 1, 1, &[0.0]) } };
+    let raw = setup.varlen(&kernel("ref:aligned,kv.descale=folded,score.scale=folded_log2e"));
+    assert_eq!((raw.value(0, 0), raw.lse(0, 0)), (1.75 * 0.7, 1.1 * 1.5 * 0.3));
+    let ignored = setup.varlen(&kernel("ref:aligned,actual.kv_scales=ignored"));
+    assert_eq!((ignored.value(0, 0), ignored.lse(0, 0)), (1.75, 1.1 * 1.5));
+    assert!(setup.try_varlen(&kernel("ref:aligned,declared.kv_scales=ignored")).is_err());
+}
+
 /// transformers#39408, onnxruntime#25927: a window of W keys counts the row itself.
 #[test]
 fn window_off_by_one() {

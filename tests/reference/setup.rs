@@ -2,12 +2,12 @@
 
 use lastbit::number::Dtype;
 use lastbit::subject::attention::kernel::{
-    AttentionKernel, Attributes, BlockTable, Call, DenseCall, KernelError, Outputs, PagedCall, VarlenCall,
+    AttentionKernel, Attributes, BlockTable, Call, DenseCall, KernelError, KvScales, Outputs, PagedCall, VarlenCall,
 };
 use lastbit::subject::attention::recipe::Recipe;
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::reference::trace::Trace;
-use lastbit::subject::attention::{Anchor, Mask, Side};
+use lastbit::subject::attention::{Anchor, ContextParallel, Mask, Side};
 use lastbit::tensor::Tensor;
 
 /// A pattern that no result has.
@@ -28,7 +28,10 @@ pub struct Setup {
     pub sinks: Option<Vec<f32>>,
     pub slopes: Option<Vec<f32>>,
     pub block_q: usize,
+    pub context: Option<ContextParallel>,
     pub dtype: Dtype,
+    /// Keys and values in this 8-bit format, with the scales of both.
+    pub fp8: Option<(Dtype, Vec<f32>, Vec<f32>)>,
     pub out: Dtype,
     /// `[total_q, heads, d_qk]`, `[total_kv, kv_heads, d_qk]`, `[total_kv, kv_heads, d_v]`.
     pub q: Vec<f32>,
@@ -51,7 +54,9 @@ impl Default for Setup {
             sinks: None,
             slopes: None,
             block_q: 1,
+            context: None,
             dtype: Dtype::F32,
+            fp8: None,
             out: Dtype::F32,
             q: vec![],
             k: vec![],
@@ -121,8 +126,8 @@ impl Setup {
             sinks: self.sinks.as_deref(),
             alibi_slopes: self.slopes.as_deref(),
             block_q: self.block_q,
-            kv_scales: None,
-            context: None,
+            kv_scales: self.fp8.as_ref().map(|(_, k, v)| KvScales { k, v }),
+            context: self.context,
             out_dtype: self.out,
         }
     }
@@ -136,19 +141,29 @@ impl Setup {
     }
 
     fn tensor(&self, data: &[f32], dims: &[usize]) -> Tensor {
-        let bits = data.iter().map(|&x| self.dtype.round_f32(x)).collect();
-        let tensor = Tensor { dtype: self.dtype, dims: dims.to_vec(), bits };
-        assert_eq!(dims.iter().product::<usize>(), tensor.bits.len());
-        tensor
+        tensor(self.dtype, data, dims)
     }
 
+    fn kv_tensor(&self, data: &[f32], dims: &[usize]) -> Tensor {
+        tensor(self.fp8.as_ref().map_or(self.dtype, |it| it.0), data, dims)
+    }
+}
+
+fn tensor(dtype: Dtype, data: &[f32], dims: &[usize]) -> Tensor {
+    let bits = data.iter().map(|&x| dtype.round_f32(x)).collect();
+    let tensor = Tensor { dtype, dims: dims.to_vec(), bits };
+    assert_eq!(dims.iter().product::<usize>(), tensor.bits.len());
+    tensor
+}
+
+impl Setup {
     fn packed(&self) -> (Tensor, Tensor, Tensor) {
         let (rows, keys) = (self.offsets(|s| s.0), self.offsets(|s| s.1));
         let (rows, keys) = (rows[rows.len() - 1] as usize, keys[keys.len() - 1] as usize);
         (
             self.tensor(&self.q, &[rows, self.heads(), self.d_qk]),
-            self.tensor(&self.k, &[keys, self.kv_heads, self.d_qk]),
-            self.tensor(&self.v, &[keys, self.kv_heads, self.d_v]),
+            self.kv_tensor(&self.k, &[keys, self.kv_heads, self.d_qk]),
+            self.kv_tensor(&self.v, &[keys, self.kv_heads, self.d_v]),
         )
     }
 
@@ -217,8 +232,8 @@ impl Setup {
         let (cu_q, cu_k) = (self.offsets(|s| s.0), self.offsets(|s| s.1));
         let (h, g) = (self.heads(), self.kv_heads);
         let q = self.tensor(&spread(&self.q, &cu_q, seq_q, h * self.d_qk), &[batch, seq_q, h, self.d_qk]);
-        let k = self.tensor(&spread(&self.k, &cu_k, seq_kv, g * self.d_qk), &[batch, seq_kv, g, self.d_qk]);
-        let v = self.tensor(&spread(&self.v, &cu_k, seq_kv, g * self.d_v), &[batch, seq_kv, g, self.d_v]);
+        let k = self.kv_tensor(&spread(&self.k, &cu_k, seq_kv, g * self.d_qk), &[batch, seq_kv, g, self.d_qk]);
+        let v = self.kv_tensor(&spread(&self.v, &cu_k, seq_kv, g * self.d_v), &[batch, seq_kv, g, self.d_v]);
         let (lengths_q, lengths_kv): (Vec<u32>, Vec<u32>) = self.sequences.iter().copied().unzip();
         let attributes = self.attributes();
         let call = DenseCall {
@@ -262,8 +277,8 @@ impl Setup {
             }
             out
         };
-        let k = self.tensor(&spread(&self.k, g * self.d_qk), &[outer, size, g, self.d_qk]);
-        let v = self.tensor(&spread(&self.v, g * self.d_v), &[outer, size, g, self.d_v]);
+        let k = self.kv_tensor(&spread(&self.k, g * self.d_qk), &[outer, size, g, self.d_qk]);
+        let v = self.kv_tensor(&spread(&self.v, g * self.d_v), &[outer, size, g, self.d_v]);
         let stride = h * self.d_qk;
         let first = (cu_q[step.sequence] + step.first) as usize * stride;
         let q = self.tensor(&self.q[first..first + step.rows as usize * stride], &[step.rows as usize, h, self.d_qk]);

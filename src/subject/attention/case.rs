@@ -98,6 +98,32 @@ impl Problem {
         (heads.clone(), heads.start / group..heads.end.div_ceil(group))
     }
 
+    /// The problem as a head-parallel rank sees it: its own heads, with what belongs to them. See [`Problem::heads_of_rank`].
+    pub fn of_rank(&self, ranks: u32, rank: u32) -> Problem {
+        let (heads, kv_heads) = self.heads_of_rank(ranks, rank);
+        let group = self.group_ids.len();
+        // Whole groups, or a part of one.
+        let groups = match kv_heads.len() {
+            1 => heads.start % group..heads.start % group + heads.len(),
+            _ => 0..group,
+        };
+        let own = |values: &Option<Vec<f32>>| values.as_ref().map(|values| values[heads.clone()].to_vec());
+        let scales = |scales: &Vec<f32>| if scales.len() == 1 { scales.clone() } else { scales[kv_heads.clone()].to_vec() };
+        Problem {
+            sequences: self.sequences.clone(),
+            kv_head_ids: self.kv_head_ids[kv_heads.clone()].to_vec(),
+            group_ids: self.group_ids[groups].to_vec(),
+            sinks: own(&self.sinks),
+            alibi_slopes: own(&self.alibi_slopes),
+            fp8_kv: self.fp8_kv.as_ref().map(|kv| Fp8Kv {
+                dtype: kv.dtype,
+                k_scales: scales(&kv.k_scales),
+                v_scales: scales(&kv.v_scales),
+            }),
+            ..*self
+        }
+    }
+
     /// New rows of all sequences.
     pub fn total_q(&self) -> usize {
         self.sequences.iter().map(|s| s.q as usize).sum()

@@ -58,8 +58,8 @@ impl fmt::Display for Cause {
 fn kind_of(field: &str) -> CauseKind {
     match field {
         "keys" | "position" => CauseKind::Semantics,
-        "splits" | "slots" | "score.order" | "rowsum.order" | "value.order" | "softmax.traverse" | "grid.anchor"
-        | "grid.split" | "grid.merge" => CauseKind::Order,
+        "splits" | "visits" | "slots" | "score.order" | "rowsum.order" | "value.order" | "softmax.traverse" | "grid.anchor"
+        | "grid.split" | "grid.merge" | "grid.context" => CauseKind::Order,
         "blocks" | "tile" | "partials" | "softmax.passes" | "softmax.block" | "softmax.rescale" | "softmax.scope"
         | "softmax.max_init" => CauseKind::Blocking,
         field if field.starts_with("actual.") => CauseKind::Semantics,
@@ -178,7 +178,7 @@ fn by_unifying(
 
 fn from_recipes(recipes: &[RecipeDifference]) -> Option<Cause> {
     // A split changes the blocks too: the coarser difference is the cause.
-    let rank = |field: &str| ["keys", "splits", "blocks"].iter().position(|it| *it == field).unwrap_or(3);
+    let rank = |field: &str| ["keys", "splits", "blocks", "visits"].iter().position(|it| *it == field).unwrap_or(4);
     let first = recipes.iter().min_by_key(|it| rank(&it.field))?;
     let values = [first.left.clone(), first.right.clone()];
     Some(Cause { kind: kind_of(&first.field), field: first.field.clone(), values })

@@ -87,7 +87,11 @@ impl Pair {
         let (oracle, pair, mut relations) = match trial.checks {
             Checks::Turn(turn) => {
                 let mut source = Stream::new(turn, RELATION_STREAM);
-                (true, true, rotate(case, turn, RELATIONS_PER_CASE, &mut source))
+                let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut source);
+                // A kernel that does not say that it can work as ranks is not asked to.
+                let ranks = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
+                drawn.retain(|it| !ranks(it) || self.side(it.path).kernel.context_parallel());
+                (true, true, drawn)
             }
             Checks::Only { oracle, pair, relation } => (oracle, pair, relation.into_iter().collect()),
         };
@@ -124,12 +128,16 @@ impl Pair {
         }
         if self.witness && matches!(trial.checks, Checks::Turn(_)) {
             verdict.capable = capable(&case.problem);
-            if verdict.capable {
-                let reference = self.train.reference.as_ref().or(self.infer.reference.as_ref());
-                verdict.order_sensitive = reference.and_then(|it| order_sensitive(it, case, &inputs));
-            }
+            verdict.order_sensitive = self.witnessed(case, &inputs);
         }
         verdict
+    }
+
+    /// Whether another order of summation would change a bit of the case: whether its match could have failed. Asked of a
+    /// reference kernel, the training side's stand-in where neither side is one. `None` where no row has three keys.
+    pub fn witnessed(&self, case: &Case, inputs: &Inputs) -> Option<bool> {
+        let reference = self.train.reference.clone().or(self.infer.reference.clone()).unwrap_or_else(|| self.train.stand_in());
+        capable(&case.problem).then(|| order_sensitive(&reference, case, inputs)).flatten()
     }
 
     /// Bits of `o` and `lse`, train against infer, in every production of a row.

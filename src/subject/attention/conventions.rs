@@ -74,6 +74,15 @@ fields! {
         BiasThenCap = "bias_then_cap",
     }
 }
+fields! {
+    /// What becomes of the scales of an 8-bit KV cache.
+    pub enum ScalesConvention {
+        /// Stored keys and values are multiplied with them.
+        Applied = "applied",
+        /// Stored keys and values are taken for the real ones (flashinfer#4979, vllm#42580).
+        Ignored = "ignored",
+    }
+}
 
 /// One full set of conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +101,8 @@ pub struct Conventions {
     pub alibi: AlibiForm,
     /// `cap_order`.
     pub cap_order: CapOrder,
+    /// `kv_scales`.
+    pub kv_scales: ScalesConvention,
 }
 
 impl Default for Conventions {
@@ -105,13 +116,14 @@ impl Default for Conventions {
             sink_in_lse: SinkInLse::Yes,
             alibi: AlibiForm::Distance,
             cap_order: CapOrder::CapThenBias,
+            kv_scales: ScalesConvention::Applied,
         }
     }
 }
 
 impl Conventions {
     /// Field names, in canonical order.
-    pub const FIELDS: [&str; 7] = ["anchor", "window", "empty_row", "lse_base", "sink_in_lse", "alibi", "cap_order"];
+    pub const FIELDS: [&str; 8] = ["anchor", "window", "empty_row", "lse_base", "sink_in_lse", "alibi", "cap_order", "kv_scales"];
 
     /// The values a field may have; `None` for an unknown name.
     pub fn values(field: &str) -> Option<String> {
@@ -126,6 +138,7 @@ impl Conventions {
             "sink_in_lse" => list(SinkInLse::ALL),
             "alibi" => list(AlibiForm::ALL),
             "cap_order" => list(CapOrder::ALL),
+            "kv_scales" => list(ScalesConvention::ALL),
             _ => return None,
         })
     }
@@ -140,6 +153,7 @@ impl Conventions {
             "sink_in_lse" => self.sink_in_lse.to_string(),
             "alibi" => self.alibi.to_string(),
             "cap_order" => self.cap_order.to_string(),
+            "kv_scales" => self.kv_scales.to_string(),
             _ => return None,
         })
     }
@@ -157,6 +171,7 @@ impl Conventions {
             "sink_in_lse" => self.sink_in_lse = value.parse()?,
             "alibi" => self.alibi = value.parse()?,
             "cap_order" => self.cap_order = value.parse()?,
+            "kv_scales" => self.kv_scales = value.parse()?,
             _ => return Err(crate::input_error::unknown("convention", field, &Self::FIELDS)),
         }
         Ok(())

@@ -4,7 +4,7 @@
 
 use super::cause::{Cause, cause};
 use super::check::Pair;
-use super::drive::Poison;
+use super::drive::{Observed, Poison};
 use super::implementation::Implementation;
 use super::kernel::Call;
 use super::launched::{Launched, notes};
@@ -47,6 +47,11 @@ impl Explanation {
 /// Runs a trial and explains one finding: the one with the expected signature, else the headline. `file` is the name in the replay
 /// command.
 pub fn explain(pair: &Pair, trial: &Trial, file: &str, expected: Option<&str>) -> Explanation {
+    explain_with(pair, trial, &format!("lastbit replay {file}"), expected)
+}
+
+/// As [`explain`], with the whole command that replays the case.
+pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<&str>) -> Explanation {
     let mut scratch = pair.scratch();
     let verdict = pair.check(trial, &mut scratch);
     let mut text = format!("case: {}\n", show::summary(&trial.case));
@@ -84,7 +89,7 @@ pub fn explain(pair: &Pair, trial: &Trial, file: &str, expected: Option<&str>) -
             }
         }
     }
-    let _ = writeln!(text, "replay: lastbit replay {file}");
+    let _ = writeln!(text, "replay: {command}");
     Explanation { verdict, cause: the_cause, text }
 }
 
@@ -281,15 +286,16 @@ fn row_run(pair: &Pair, path: Path, case: &Case, poison: Poison, index: &Index) 
     let packed = inputs.q_start[sequence] + at("row") as usize;
     let head = at("head") as usize;
     let mut earlier = at("again");
-    let mut observer = |call: Call<'_>, rows: &[u32]| {
+    let mut observer = |seen: Observed<'_>| {
         if found.trace.is_none()
-            && let Some(row) = rows.iter().position(|&row| row as usize == packed)
+            && seen.heads.contains(&head)
+            && let Some(row) = seen.rows.iter().position(|&row| row as usize == packed)
         {
             // Productions of the row before the one that differs; a path that has fewer shows its only one.
             if earlier > 0 && path == Path::Infer {
                 earlier -= 1;
             } else {
-                watch(&mut found, &reference, call, row, head);
+                watch(&mut found, &reference, seen.call, row, head - seen.heads.start);
             }
         }
     };

@@ -6,11 +6,11 @@ use super::implementation::Implementation;
 use super::oracle::Mode;
 use super::reference::Reference;
 use super::relation::SidedRelation;
-use super::text::{CaseFile, KernelFields, Run};
+use super::text::{CaseFile, External, KernelText, Run};
 use super::trial::{Checks, Trial};
 use super::validate::{MAX_MPFR_WORK, work};
 use super::{Data, text};
-use crate::finding::{Finding, Kind};
+use crate::finding::{self, Finding, Kind};
 use crate::input_error::InputError;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,12 +31,20 @@ pub struct Loaded {
     pub trial: Trial,
 }
 
+/// A kernel of `[run]`.
+pub enum Named {
+    /// The reference kernel, as spelled out.
+    Reference(Reference),
+    /// A kernel that only its own crate holds.
+    External(External),
+}
+
 /// What `[run]` asks for.
 pub struct Asked {
     /// The training kernel.
-    pub train: Reference,
+    pub train: Named,
     /// The inference kernel.
-    pub infer: Reference,
+    pub infer: Named,
     /// Oracle mode.
     pub oracle: Mode,
     /// The relation that failed.
@@ -49,9 +57,13 @@ pub struct Asked {
 /// Says field and reason: kernels, oracle, relation or expectation that mean nothing, or a case too large for the oracle.
 pub fn check(name: &str, file: &CaseFile) -> Result<Asked, InputError> {
     let wrong = |field: &str, reason: String| InputError::new(name, reason).field(field);
-    let kernel = |field: &str, fields: &KernelFields| {
-        Reference::from_fields(fields.0.iter().map(|(key, value)| (key.as_str(), value.as_str())))
-            .map_err(|reason| wrong(field, reason))
+    let kernel = |field: &str, kernel: &KernelText| match kernel {
+        KernelText::Reference(fields) => {
+            Reference::from_fields(fields.0.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+                .map(Named::Reference)
+                .map_err(|reason| wrong(field, reason))
+        }
+        KernelText::External(external) => Ok(Named::External(external.clone())),
     };
     let train = kernel("run.train", &file.run.train)?;
     let infer = kernel("run.infer", &file.run.infer)?;
@@ -77,11 +89,23 @@ pub fn check(name: &str, file: &CaseFile) -> Result<Asked, InputError> {
     Ok(Asked { train, infer, oracle, relation })
 }
 
-/// Loads a case file with its kernels; captured tensors it names must be given.
+/// Loads a case file with its kernels, which must be reference kernels; captured tensors it names must be given.
 ///
 /// # Errors
 /// Says file, line or field, and reason.
 pub fn load(path: &Path, captured: Option<Arc<Captured>>) -> Result<Loaded, InputError> {
+    load_with(path, captured, |_, _| None)
+}
+
+/// Loads a case file; `external` gives the kernels that the file only names, by the side they stand on.
+///
+/// # Errors
+/// As [`load`]; an external kernel that is not given is an error that says how to replay the case.
+pub fn load_with(
+    path: &Path,
+    captured: Option<Arc<Captured>>,
+    external: impl Fn(finding::Path, &External) -> Option<Implementation>,
+) -> Result<Loaded, InputError> {
     let name = path.display().to_string();
     let file = text::load(path)?;
     let Asked { train, infer, oracle, relation } = check(&name, &file)?;
@@ -94,7 +118,17 @@ pub fn load(path: &Path, captured: Option<Arc<Captured>>) -> Result<Loaded, Inpu
             _ => return Err(wrong("data.sha256", format!("give the captured file with digest {sha256} as --data"))),
         }
     }
-    let (train, infer) = (Implementation::reference(train), Implementation::reference(infer));
+    let implementation = |side: finding::Path, named: Named| match named {
+        Named::Reference(reference) => Ok(Implementation::reference(reference)),
+        Named::External(it) => external(side, &it).ok_or_else(|| {
+            let reason = format!(
+                "is {it}, a kernel that only its own crate holds; replay the case with that crate's suite, \
+                 `LASTBIT_CASE={name} cargo test`, or name another kernel with --{side}"
+            );
+            InputError::new(&name, reason).field(format!("run.{side}"))
+        }),
+    };
+    let (train, infer) = (implementation(finding::Path::Train, train)?, implementation(finding::Path::Infer, infer)?);
     let pair = Pair { train, infer, oracle, captured, witness: false };
     let checks = Checks::Only { oracle: oracle != Mode::Off, pair: true, relation };
     let trial = Trial { case: file.case.clone(), checks };
@@ -112,15 +146,8 @@ pub fn replayed(pair: &Pair, trial: &Trial, finding: &Finding) -> Trial {
     Trial { case: trial.case.clone(), checks }
 }
 
-/// The file that replays a finding.
-///
-/// # Panics
-/// When a kernel of the pair is no reference kernel: other kernels cannot be written into a case file yet.
+/// The file that replays a finding. A kernel that is no reference kernel is named in it, not spelled out.
 pub fn file(comment: String, pair: &Pair, trial: &Trial, finding: Option<&Finding>) -> CaseFile {
-    let fields = |side: &Implementation| {
-        let reference = side.reference.as_ref().expect("a reference kernel");
-        KernelFields(reference.fields())
-    };
     let relation = match (finding.and_then(Finding::relation), trial.checks) {
         (Some(relation), _) => Some(relation.to_owned()),
         (None, Checks::Only { relation: Some(relation), .. }) => Some(relation.to_string()),
@@ -130,8 +157,8 @@ pub fn file(comment: String, pair: &Pair, trial: &Trial, finding: Option<&Findin
         comment,
         case: trial.case.clone(),
         run: Run {
-            train: fields(&pair.train),
-            infer: fields(&pair.infer),
+            train: pair.train.text(),
+            infer: pair.infer.text(),
             oracle: pair.oracle.to_string(),
             relation,
             expect: finding.map_or(EXPECT_MATCH.to_owned(), Finding::signature),

@@ -1,7 +1,8 @@
 //! A kernel under test, and its reference form where it has one.
 
-use super::kernel::AttentionKernel;
+use super::kernel::{AttentionKernel, Identity};
 use super::reference::Reference;
+use super::text::{External, KernelFields, KernelText};
 use std::sync::Arc;
 
 /// A kernel under test.
@@ -23,5 +24,25 @@ impl Implementation {
     /// Any other kernel.
     pub fn kernel(kernel: Arc<dyn AttentionKernel>) -> Self {
         Implementation { kernel, reference: None }
+    }
+
+    /// The reference kernel with the arithmetic that this kernel declares, to ask whether a case shows a changed order at all.
+    pub fn stand_in(&self) -> Arc<Reference> {
+        self.reference.clone().unwrap_or_else(|| {
+            let mut reference = Reference::default();
+            reference.numerics = self.kernel.numerics().unwrap_or(reference.numerics);
+            Arc::new(reference)
+        })
+    }
+
+    /// How a case file names it.
+    pub fn text(&self) -> KernelText {
+        if let Some(reference) = &self.reference {
+            return KernelText::Reference(KernelFields(reference.fields()));
+        }
+        let Identity { name, version, device } = self.kernel.identity();
+        // Lines of the file: what a foreign kernel calls itself must not break it.
+        let line = |text: String| text.replace(char::is_control, " ");
+        KernelText::External(External { name: line(name), version: line(version), device: line(device) })
     }
 }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     fn of(kernel: &Implementation, cases: u64) -> Result<Row, Box<BrokenCase>> {
-        row(kernel, Campaign { seed: 1, length: Length::Cases(cases), jobs: 2 }, Profile::Quick)
+        row(kernel, Campaign { seed: 1, first: 0, length: Length::Cases(cases), jobs: 2 }, Profile::Quick)
     }
 
     #[test]

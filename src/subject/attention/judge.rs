@@ -4,9 +4,9 @@ use super::accuracy::{Bound, Facts, RowBound, weighting};
 use super::conventions::{Conventions, EmptyRow, LseBase};
 use super::drive::{Produced, element_index, row_index};
 use super::implementation::Implementation;
-use super::numerics::Numerics;
+use super::numerics::{Context, Numerics};
 use super::oracle::{Answer, Oracle, RowTruth, Truth, Weighting};
-use super::{Case, Inputs, Problem, TrainLayout};
+use super::{Case, ContextParallel, Inputs, Problem, TrainLayout};
 use crate::finding::{Accuracy, Difference, Finding, Inaccuracy, Nearer, Path, Verdict};
 use crate::number::{Dtype, ulp_size};
 use crate::tensor::{Index, Tensor};
@@ -26,10 +26,10 @@ pub(super) fn judge(
     let mut judges: Vec<Judge<'_>> = Path::BOTH
         .into_iter()
         .zip(sides)
-        .filter_map(|(path, (implementation, side))| Some(Judge::new(path, implementation, problem, side?)))
+        .filter_map(|(path, (implementation, side))| Some(Judge::new(path, implementation, case, side?)))
         .collect();
     // Two sides with one arithmetic share one weighting; that is the usual case and the fast one.
-    let shared = judges.len() == 2 && judges[0].numerics == judges[1].numerics;
+    let shared = judges.len() == 2 && judges[0].numerics == judges[1].numerics && judges[0].context == judges[1].context;
     for (n, judge) in judges.iter_mut().enumerate() {
         // Weightings are those of the sides that ran: a lone inference side has the first.
         judge.slot = if shared { 0 } else { n };
@@ -51,7 +51,7 @@ pub(super) fn judge(
                     if weighted != Some(facts) {
                         weightings.clear();
                         let different = judges.iter().take(if shared { 1 } else { 2 });
-                        weightings.extend(different.map(|judge| weighting(judge.numerics.as_ref(), &facts)));
+                        weightings.extend(different.map(|judge| weighting(judge.numerics.as_ref(), &judge.on_path(&facts))));
                         weighted = Some(facts);
                     }
                     let truth = oracle.row(n, i, head, &weightings);
@@ -91,7 +91,7 @@ fn largest(tensor: &Tensor) -> f64 {
     dtype.to_f64(tensor.bits.iter().fold(0, |largest: i32, bits| largest.max((bits & mask) as i32)) as u32)
 }
 
-/// What the bound must know of a row.
+/// What the bound must know of a row, whichever path computed it.
 fn facts(case: &Case, [query_max, key_max, value_max]: [f64; 3], keys: u32, head: usize) -> Facts {
     let problem = &case.problem;
     let padding = match case.train.layout {
@@ -110,6 +110,11 @@ fn facts(case: &Case, [query_max, key_max, value_max]: [f64; 3], keys: u32, head
         query_max,
         key_max,
         value_max,
+        context: None,
+        kv_scales: problem.fp8_kv.is_some().then(|| {
+            let (k, v) = problem.kv_scales(head / problem.group_ids.len());
+            [f64::from(k), f64::from(v)]
+        }),
         out_dtype: problem.out_dtype,
     }
 }
@@ -218,6 +223,8 @@ struct Judge<'a> {
     numerics: Option<Numerics>,
     conventions: Conventions,
     has_lse: bool,
+    /// The path's context-parallel ranks, where the numerics can see them.
+    context: Option<ContextParallel>,
     /// Which weighting is this side's.
     slot: usize,
     accuracy: Accuracy,
@@ -227,20 +234,31 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn new(path: Path, implementation: &Implementation, problem: &'a Problem, side: &'a Produced) -> Self {
+    fn new(path: Path, implementation: &Implementation, case: &'a Case, side: &'a Produced) -> Self {
+        let numerics = implementation.kernel.numerics();
+        let context = match path {
+            Path::Train => case.train.context,
+            Path::Infer => case.infer.context,
+        };
         Judge {
             path,
-            problem,
+            problem: &case.problem,
             side,
-            numerics: implementation.kernel.numerics(),
+            numerics,
             conventions: implementation.kernel.conventions(),
             has_lse: implementation.kernel.has_lse(),
+            context: context.filter(|_| numerics.is_none_or(|it| it.grid.context != Context::AllGather)),
             slot: 0,
             accuracy: Accuracy::default(),
             worst: [None, None],
             judged: [0, 0],
             out_of_range: None,
         }
+    }
+
+    /// A row's facts on this path.
+    fn on_path(&self, facts: &Facts) -> Facts {
+        Facts { context: self.context, ..*facts }
     }
 
     /// Both sides produced this row once, with the same bits in this head.
@@ -297,7 +315,7 @@ impl<'a> Judge<'a> {
             }
             return;
         }
-        let row_bound = RowBound::new(numerics.as_ref(), facts, &truth.sums, self.slot);
+        let row_bound = RowBound::new(numerics.as_ref(), &self.on_path(facts), &truth.sums, self.slot);
         for (lane, (&bits, truth)) in o.iter().zip(&truth.o).enumerate() {
             let bound = row_bound.o(lane, truth.value.abs() + truth.radius);
             self.measure(tally, Measured { output: 0, dtype: problem.out_dtype, bits, truth, bound }, at_lane(lane));

@@ -37,6 +37,13 @@ impl KvScales<'_> {
     }
 }
 
+impl Identity {
+    /// A kernel that runs on the CPU.
+    pub fn cpu(name: &str, version: &str) -> Self {
+        Identity { name: name.to_owned(), version: version.to_owned(), device: "cpu".to_owned() }
+    }
+}
+
 /// What is the same in every call of one problem.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {
@@ -98,6 +105,9 @@ impl Attributes<'_> {
         }
         if biased && self.softcap.is_some() && declared.cap_order != plain.cap_order {
             return declares("cap_order", declared.cap_order.to_string(), &plain.cap_order.to_string());
+        }
+        if self.kv_scales.is_some() && declared.kv_scales != plain.kv_scales {
+            return declares("kv_scales", declared.kv_scales.to_string(), &plain.kv_scales.to_string());
         }
         Ok(())
     }
@@ -213,36 +223,59 @@ pub enum KernelError {
 }
 
 /// An attention implementation.
+///
+/// Only [`identity`](AttentionKernel::identity) must be given, and at least one call form for anything to be compared: a form that
+/// is not given refuses its calls. A kernel that is a function of one sequence gets all three from
+/// [`PerSequence`](super::per_sequence::PerSequence).
 pub trait AttentionKernel: Send + Sync {
     /// Who this is.
     fn identity(&self) -> Identity;
 
-    /// What its calls mean.
-    fn conventions(&self) -> Conventions;
+    /// What its calls mean; by default what the oracle computes.
+    fn conventions(&self) -> Conventions {
+        Conventions::default()
+    }
 
     /// The arithmetic it declares; `None` is "f32 everywhere, any order, one rounding at the end" for the accuracy bound.
-    fn numerics(&self) -> Option<Numerics>;
+    fn numerics(&self) -> Option<Numerics> {
+        None
+    }
 
     /// Whether calls write `lse`.
     fn has_lse(&self) -> bool {
         true
     }
 
+    /// Whether a call may stand for a context-parallel group ([`Attributes::context`]): the kernel owns the communication. A kernel
+    /// that says no is never asked.
+    fn context_parallel(&self) -> bool {
+        false
+    }
+
     /// Packed tensors.
     ///
     /// # Errors
     /// [`KernelError::Unsupported`] for a case it cannot do, [`KernelError::Failed`] otherwise.
-    fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError>;
+    fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+        let _ = (call, outputs);
+        Err(KernelError::Unsupported("the varlen call is not implemented".into()))
+    }
 
     /// Padded tensors.
     ///
     /// # Errors
     /// As [`AttentionKernel::varlen`].
-    fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError>;
+    fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+        let _ = (call, outputs);
+        Err(KernelError::Unsupported("the dense call is not implemented".into()))
+    }
 
     /// New rows against a KV cache.
     ///
     /// # Errors
     /// As [`AttentionKernel::varlen`].
-    fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError>;
+    fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+        let _ = (call, outputs);
+        Err(KernelError::Unsupported("the paged call is not implemented".into()))
+    }
 }

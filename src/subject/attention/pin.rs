@@ -5,6 +5,7 @@ use super::mask::Anchor;
 use super::validate::{MAX_DIM, MAX_HEADS};
 use crate::input_error::unknown;
 use crate::number::Dtype;
+use std::fmt;
 use std::str::FromStr;
 
 /// What is fixed; `None` is free.
@@ -135,11 +136,35 @@ impl Pins {
     }
 }
 
+impl fmt::Display for Pins {
+    /// As [`Pins::add`] reads it; `none` without any.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let causal = |causal: Option<Anchor>| match causal {
+            Some(Anchor::BottomRight) => "bottom_right",
+            Some(Anchor::TopLeft) => "top_left",
+            None => "none",
+        };
+        let list: Vec<String> = [
+            self.d_qk.map(|d| format!("d_qk={d}")),
+            self.d_v.map(|d| format!("d_v={d}")),
+            self.heads.map(|(q, kv)| format!("heads={q}/{kv}")),
+            self.dtype.map(|dtype| format!("dtype={dtype}")),
+            self.causal.map(|it| format!("causal={}", causal(it))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if list.is_empty() { f.write_str("none") } else { f.write_str(&list.join(",")) }
+    }
+}
+
 impl FromStr for Pins {
     type Err = String;
     fn from_str(list: &str) -> Result<Self, String> {
         let mut pins = Pins::default();
-        pins.add(list)?;
+        if list != "none" {
+            pins.add(list)?;
+        }
         Ok(pins)
     }
 }
@@ -154,6 +179,9 @@ mod tests {
         assert_eq!((pins.d_qk, pins.d_v, pins.heads), (Some(192), Some(128), Some((16, 2))));
         let pins: Pins = "d=64, dtype=bf16,causal=none".parse().unwrap();
         assert_eq!((pins.d_qk, pins.d_v, pins.dtype, pins.causal), (Some(64), Some(64), Some(Dtype::BF16), Some(None)));
+        for text in ["none", "d_qk=192,d_v=128,heads=16/2,dtype=f16,causal=none", "causal=top_left"] {
+            assert_eq!(text.parse::<Pins>().unwrap().to_string(), text);
+        }
         // Repeated options add up, and may repeat themselves.
         let mut pins = Pins::default();
         pins.add("d=64").unwrap();

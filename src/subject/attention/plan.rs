@@ -63,6 +63,15 @@ impl ContextParallel {
         }
     }
 
+    /// The chunks that a rank owns, ascending.
+    pub fn held_by(&self, rank: u32) -> impl Iterator<Item = u32> + use<> {
+        let second = match self.shards {
+            Shards::Contiguous => None,
+            Shards::Zigzag => Some(2 * self.ranks - 1 - rank),
+        };
+        std::iter::once(rank).chain(second)
+    }
+
     /// The chunk that holds a position; rows before position 0 live in the first.
     pub fn chunk_of(&self, position: i64) -> u32 {
         let chunk = position.max(0) / i64::from(self.length);

@@ -4,8 +4,7 @@
 //! Bits are compared first, and recipes are made only for rows whose bits differ, so a look at two alike runs costs the runs.
 
 use super::check::{Pair, stopped};
-use super::drive::{NO_ROW, Poison, Produced, Stop, element_index, row_index};
-use super::kernel::Call;
+use super::drive::{NO_ROW, Observed, Poison, Produced, Stop, element_index, row_index};
 use super::recipe::{Recipe, StepFacts, recipe};
 use super::reference::{Reference, facts};
 use super::relation::{Relation, SidedRelation};
@@ -14,6 +13,7 @@ use crate::finding::{Finding, Path, same};
 use crate::number::Dtype;
 use crate::tensor::Index;
 use std::fmt;
+use std::ops::Range;
 
 /// Equal recipes and unlike bits.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,14 +107,16 @@ struct Run<'p> {
     steps: Vec<Step>,
 }
 
-/// Where a production comes from.
-#[derive(Clone, Copy)]
+/// Where a production of some heads of a row comes from: one call of one head-parallel rank.
+#[derive(Clone)]
 struct Step {
     /// Packed row.
     packed: u32,
     facts: StepFacts,
     /// The row's number in the facts' sequence.
     row: u32,
+    /// The query heads that the call computes.
+    heads: Range<usize>,
 }
 
 impl<'p> Run<'p> {
@@ -122,10 +124,11 @@ impl<'p> Run<'p> {
     fn new(pair: &'p Pair, path: Path, case: &Case, inputs: &Inputs, poison: Poison) -> Option<Result<Run<'p>, Stop>> {
         let kernel = pair.side(path).reference.as_deref()?;
         let mut steps = Vec::with_capacity(case.problem.total_q());
-        let mut observer = |call: Call<'_>, rows: &[u32]| {
-            for (first, facts) in facts(call) {
-                let rows = rows[first..first + facts.q as usize].iter().zip(0..);
-                steps.extend(rows.filter(|&(&packed, _)| packed != NO_ROW).map(|(&packed, row)| Step { packed, facts, row }));
+        let mut observer = |seen: Observed<'_>| {
+            for (first, facts) in facts(seen.call) {
+                let rows = seen.rows[first..first + facts.q as usize].iter().zip(0..);
+                let step = |(&packed, row)| Step { packed, facts, row, heads: seen.heads.clone() };
+                steps.extend(rows.filter(|&(&packed, _)| packed != NO_ROW).map(step));
             }
         };
         let produced = pair.drive(path, case, inputs, poison, Some(&mut observer));
@@ -134,16 +137,19 @@ impl<'p> Run<'p> {
         Some(produced.map(|produced| Run { kernel, produced, steps }))
     }
 
-    /// The productions of a packed row: `o` and `lse`, and the step each was made in.
-    fn productions(&self, row: usize) -> impl Iterator<Item = ([&[u32]; 2], &Step)> {
+    /// The productions of a packed row, in the order they were made: `o` and `lse`.
+    fn productions(&self, row: usize) -> impl Iterator<Item = [&[u32]; 2]> {
         let side = &self.produced;
         let first = side.present[row].then(|| [side.o.row(row), side.lse.row(row)]);
-        let results = first.into_iter().chain(side.again_of(row).iter().map(|it| [&it.o[..], &it.lse[..]]));
-        results.zip(&self.steps[self.steps.partition_point(|step| (step.packed as usize) < row)..])
+        first.into_iter().chain(side.again_of(row).iter().map(|it| [&it.o[..], &it.lse[..]]))
     }
 
-    fn recipe(&self, step: &Step) -> Recipe {
-        recipe(&self.kernel.numerics, &self.kernel.actual, &step.facts, step.row)
+    /// The recipe by which a head of a packed row was made for the `n`-th time.
+    fn recipe(&self, row: usize, head: usize, n: usize) -> Option<Recipe> {
+        let first = self.steps.partition_point(|step| (step.packed as usize) < row);
+        let of_row = self.steps[first..].iter().take_while(|step| step.packed as usize == row);
+        let step = of_row.filter(|step| step.heads.contains(&head)).nth(n)?;
+        Some(recipe(&self.kernel.numerics, &self.kernel.actual, &step.facts, step.row))
     }
 }
 
@@ -155,33 +161,41 @@ fn between(
     rows: impl Iterator<Item = (usize, usize)>,
 ) -> Option<BrokenPromise> {
     for (row, other) in rows {
-        let both = || [(0, row), (1, other)].into_iter().flat_map(|(n, row)| runs[n].productions(row).map(move |it| (n, it)));
-        let Some((_, (expected, _))) = both().next() else { continue };
-        if both().all(|(_, (results, _))| results == expected) {
+        let of = |n: usize, row: usize| runs[n].productions(row).enumerate().map(move |(made, results)| (n, row, made, results));
+        let both = || of(0, row).chain(of(1, other));
+        let Some((.., expected)) = both().next() else { continue };
+        if both().all(|(.., results)| results == expected) {
             continue;
         }
-        let made: Vec<_> = both().map(|(n, (results, step))| (n, results, runs[n].recipe(step))).collect();
-        for (n, (a, first, recipe)) in made.iter().enumerate() {
-            for (b, second, _) in made[n + 1..].iter().filter(|(_, _, other)| other == recipe) {
-                let Some((output, dtype, index, bits)) = first_difference(problem, row, first, second) else { continue };
-                let (names, recipe) = ([names[*a], names[*b]], recipe.clone());
-                return Some(BrokenPromise { names, relation: None, output, index, dtype, bits, recipe });
+        let made: Vec<_> = both().collect();
+        for head in 0..problem.q_heads() {
+            let recipes: Vec<_> = made.iter().map(|&(n, row, made, _)| runs[n].recipe(row, head, made)).collect();
+            for (n, &(a, _, _, first)) in made.iter().enumerate() {
+                for (m, &(b, _, _, second)) in made.iter().enumerate().skip(n + 1) {
+                    let Some(recipe) = recipes[n].clone().filter(|it| recipes[m].as_ref() == Some(it)) else { continue };
+                    let Some((output, dtype, index, bits)) = first_difference(problem, row, head, first, second) else {
+                        continue;
+                    };
+                    let names = [names[a], names[b]];
+                    return Some(BrokenPromise { names, relation: None, output, index, dtype, bits, recipe });
+                }
             }
         }
     }
     None
 }
 
-/// The first element in which two productions of a row differ.
+/// The first element in which two productions of a head of a row differ.
 fn first_difference(
     problem: &Problem,
     row: usize,
-    first: &[&[u32]; 2],
-    second: &[&[u32]; 2],
+    head: usize,
+    first: [&[u32]; 2],
+    second: [&[u32]; 2],
 ) -> Option<(&'static str, Dtype, Index, [u32; 2])> {
-    let outputs = [("o", problem.out_dtype), ("lse", Dtype::F32)];
-    for (which, (output, dtype)) in outputs.into_iter().enumerate() {
-        let mut elements = first[which].iter().zip(second[which]).enumerate();
+    let outputs = [("o", problem.out_dtype, problem.d_v as usize), ("lse", Dtype::F32, 1)];
+    for (which, (output, dtype, lanes)) in outputs.into_iter().enumerate() {
+        let mut elements = first[which].iter().zip(second[which]).enumerate().skip(head * lanes).take(lanes);
         if let Some((n, (&x, &y))) = elements.find(|&(_, (&x, &y))| !same(dtype, x, y)) {
             let index = if which == 0 { element_index(problem, row, n) } else { row_index(problem, row, n) };
             return Some((output, dtype, index, [x, y]));
@@ -289,8 +303,8 @@ mod tests {
             let (Ok(train), Ok(infer)) = (train, infer) else { continue };
             for row in 0..case.problem.total_q() {
                 let (ours, theirs) = (train.productions(row).next(), infer.productions(row).next());
-                let (Some((ours, step)), Some((theirs, other))) = (ours, theirs) else { continue };
-                if train.recipe(step) == infer.recipe(other) {
+                let (Some(ours), Some(theirs)) = (ours, theirs) else { continue };
+                if (0..case.problem.q_heads()).all(|head| train.recipe(row, head, 0) == infer.recipe(row, head, 0)) {
                     equal += 1;
                 } else {
                     unequal += 1;

@@ -4,11 +4,29 @@
 //! The reference kernel takes its cells from here, so that the promise holds by construction. What makes it hold:
 //! a row visits exactly the grid cells that hold one of its valid keys (a fully masked cell is not neutral: -0 + 0 = +0); trees
 //! lie over slots of the cell and split at powers of two; empty splits are skipped, never merged.
+//!
+//! # Context-parallel ranks
+//!
+//! A call that stands for a group of ranks ([`CallFacts::context`]) has its keys in chunks. Under `grid.context = all_gather` they
+//! are put back in position order, and everything is as on one rank. Else each chunk is cut by itself, its blocks and splits counted
+//! from its first position, and a row's home is the rank that owns its own position:
+//!
+//! - `gather_partials`: each split of each chunk is a partial; they are merged by their place in the sequence. Where every boundary
+//!   is a multiple of `fixed_size(n)` that is the recipe of one rank.
+//! - `ring_lse`: the home rank's keys come first, then those of the rank before it, and so on around the ring. Each rank hands over
+//!   one partial (one for each split, where there are splits), merged in the order of arrival.
+//! - `ring_state`: the same way around, but one unnormalised state goes from cell to cell.
+//!
+//! The ring is that of zhuzilin/ring-flash-attention: `RingComm` (utils.py) receives from rank `r - 1`, so that step `s` works on
+//! the keys of rank `r - s`; `ring_flash_attn_forward` and `zigzag_ring_flash_attn_forward` merge one result a step
+//! (`update_out_and_lse`), which with zigzag shards covers both of that rank's chunks.
 
 use super::conventions::{AnchorConvention, Conventions, WindowConvention};
 use super::kernel::Attributes;
 use super::mask::{Anchor, Mask};
-use super::numerics::{Block, GridAnchor, Launch, MaxInit, Merge, Numerics, Order, Passes, Rescale, Scope, Split, Traverse};
+use super::numerics::{
+    Block, Context, Descale, GridAnchor, Launch, MaxInit, Merge, Numerics, Order, Passes, Rescale, Scope, Split, Traverse,
+};
 use super::plan::ContextParallel;
 use crate::number::Dtype;
 use crate::tree::Tree;
@@ -142,7 +160,7 @@ pub struct Cell {
     pub slot: u32,
 }
 
-/// A nonempty split.
+/// What is summed up before a merge: a nonempty split, or what one rank of a ring hands over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Place in the merge tree; 0 where the merge does not read it.
@@ -154,9 +172,9 @@ pub struct Part {
 /// Where a row's keys are cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Nonempty splits, ascending.
+    /// Nonempty parts in the order of the merge: ascending, but for a ring, where they are in the order of arrival.
     pub parts: Vec<Part>,
-    /// Visited cells of all splits.
+    /// Visited cells of all parts, in the order of visits.
     pub cells: Vec<Cell>,
 }
 
@@ -198,7 +216,8 @@ pub struct Recipe {
 /// One field in which two recipes differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipeDifference {
-    /// `keys`, `blocks`, `splits`, `slots`, `position`, `tile`, `partials`, a field of `Numerics`, or `actual.` and a convention.
+    /// `keys`, `splits`, `blocks`, `visits` (the same blocks in another order), `slots`, `position`, `tile`, `partials`, a field of
+    /// `Numerics`, or `actual.` and a convention.
     pub field: String,
     /// The first recipe's value, in words.
     pub left: String,
@@ -217,6 +236,11 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
     arithmetic.softmax.traverse = Traverse::Forward;
     arithmetic.grid.anchor = GridAnchor::Sequence;
     arithmetic.grid.split = Split::None;
+    arithmetic.grid.context = Context::AllGather;
+    arithmetic.grid.merge = numerics.grid.merge_under(facts.call.context);
+    if !matches!(facts.call.kv_dtype, Dtype::E4M3 | Dtype::E5M2) {
+        arithmetic.kv.descale = Descale::OnLoad;
+    }
     if numerics.softmax.passes == Passes::TwoPass {
         arithmetic.softmax.rescale = Rescale::Always;
     }
@@ -231,7 +255,7 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
         }
     }
     let rounds = numerics.grid.lse_dtype != Dtype::F32 || numerics.grid.partial_dtype != Dtype::F32;
-    let partials = numerics.grid.split != Split::None && (layout.parts.len() > 1 || rounds || facts.sinks);
+    let partials = numerics.grid.has_partials(facts.call.context) && (layout.parts.len() > 1 || rounds || facts.sinks);
     if !partials {
         arithmetic.grid.lse_dtype = Dtype::F32;
         arithmetic.grid.partial_dtype = Dtype::F32;
@@ -256,6 +280,7 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
     });
     let plain = Conventions::default();
     let keep = |seen: bool| if seen { *actual } else { plain };
+    let scales = matches!(facts.call.kv_dtype, Dtype::E4M3 | Dtype::E5M2);
     let conventions = Conventions {
         anchor: plain.anchor,
         window: plain.window,
@@ -264,6 +289,7 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
         sink_in_lse: keep(facts.sinks).sink_in_lse,
         alibi: keep(facts.alibi).alibi,
         cap_order: keep(facts.alibi && facts.softcap).cap_order,
+        kv_scales: keep(scales).kv_scales,
     };
     // An empty row measures no distance.
     let position = (facts.alibi && !layout.cells.is_empty()).then_some(position);
@@ -277,57 +303,112 @@ impl Layout {
     /// Grid: splits begin at `origin + n * length` and blocks are counted from their split's start; `origin` is position 0, slot 0
     /// of the padded buffer, or the first uncached position. An unsplit row (and the part below a cache boundary) has block lines
     /// at `origin + n * block` for every integer `n`. A `whole` block begins where its split does, and an unsplit one at position 0
-    /// (slot 0 under the buffer anchor). The length of `fixed_count(n)` splits is `ceil(ceil(kv / block) / n)` blocks.
+    /// (slot 0 under the buffer anchor). The length of `fixed_count(n)` splits is `ceil(ceil(kv / block) / n)` blocks. Chunks of
+    /// ranks that work on their own keys have grids of their own: `origin` is the chunk's first position, `kv` its own length.
     pub(crate) fn lay(&mut self, numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row: u32) -> i64 {
         let (keys, position) = facts.keys(actual, row);
-        self.cut(numerics, facts, keys);
+        self.cut(numerics, facts, row, keys);
         position
     }
 
-    /// Cuts a range of keys along the grid, in place of what was here before.
-    pub(crate) fn cut(&mut self, numerics: &Numerics, facts: &StepFacts, keys: Range<u32>) {
+    /// Cuts a range of keys that `row` sees along the grid, in place of what was here before.
+    pub(crate) fn cut(&mut self, numerics: &Numerics, facts: &StepFacts, row: u32, keys: Range<u32>) {
         self.parts.clear();
         self.cells.clear();
         if keys.is_empty() {
             return;
         }
-        let (first, end) = (i64::from(keys.start), i64::from(keys.end));
+        let keys = i64::from(keys.start)..i64::from(keys.end);
+        let grid = &numerics.grid;
+        match facts.call.context.filter(|_| grid.context != Context::AllGather) {
+            None => self.cut_whole(numerics, facts, keys),
+            Some(ranks) if grid.context == Context::GatherPartials => {
+                for chunk in ranks.chunk_of(keys.start)..=ranks.chunk_of(keys.end - 1) {
+                    self.cut_chunk(numerics, facts, ranks, chunk, &keys);
+                }
+            }
+            Some(ranks) => {
+                let home = ranks.owner(ranks.chunk_of(i64::from(row) + i64::from(facts.kv) - i64::from(facts.q)));
+                for step in 0..ranks.ranks {
+                    let first = self.parts.len();
+                    for chunk in ranks.held_by((home + ranks.ranks - step) % ranks.ranks) {
+                        self.cut_chunk(numerics, facts, ranks, chunk, &keys);
+                    }
+                    if grid.split == Split::None {
+                        self.join(first);
+                    }
+                }
+            }
+        }
+        if numerics.softmax.traverse == Traverse::Backward {
+            for part in &self.parts {
+                self.cells[part.cells.clone()].reverse();
+            }
+        }
+        if facts.call.context.is_some() && grid.context == Context::RingState {
+            self.join(0);
+        }
+    }
+
+    /// One grid over all keys.
+    fn cut_whole(&mut self, numerics: &Numerics, facts: &StepFacts, keys: Range<i64>) {
         let buffer = -i64::from(facts.buffer_start);
         let (origin, bottom) = match numerics.grid.anchor {
             GridAnchor::Sequence => (0, 0),
             GridAnchor::Buffer => (buffer, buffer),
             GridAnchor::Uncached => (i64::from(facts.prefix), 0),
         };
-        let period = slot_period(numerics);
         let unsplit_base = if numerics.softmax.block == Block::Whole { bottom } else { origin };
         match numerics.grid.split {
-            Split::None => self.part(numerics, 0, unsplit_base, first..end, period),
+            Split::None => self.part(numerics, 0, unsplit_base, keys),
             Split::CacheBoundary => {
                 let boundary = i64::from(facts.prefix);
-                self.part(numerics, 0, unsplit_base, first..end.min(boundary), period);
-                self.part(numerics, 1, boundary, first.max(boundary)..end, period);
+                self.part(numerics, 0, unsplit_base, keys.start..keys.end.min(boundary));
+                self.part(numerics, 1, boundary, keys.start.max(boundary)..keys.end);
             }
             Split::Rule(..) => unreachable!("rules are resolved before a row is cut"),
             Split::FixedSize(_) | Split::FixedCount(_) => {
                 let length = split_length(numerics, facts.kv);
                 let lowest = (bottom - origin).div_euclid(length);
-                let mut split = (first - origin).div_euclid(length);
-                while origin + split * length < end {
-                    let start = origin + split * length;
-                    let index = (split - lowest) as u32;
-                    self.part(numerics, index, start, first.max(start)..end.min(start + length), period);
-                    split += 1;
-                }
+                self.split(numerics, length, origin, -lowest, keys);
             }
         }
     }
 
-    /// Adds the part with these keys, its blocks counted from `base`; nothing if there are none.
-    fn part(&mut self, numerics: &Numerics, index: u32, base: i64, keys: Range<i64>, period: i64) {
-        if keys.start >= keys.end {
+    /// The keys of one chunk, on a grid of its own. Its parts stand in the merge tree behind those that full chunks before it have.
+    fn cut_chunk(&mut self, numerics: &Numerics, facts: &StepFacts, ranks: ContextParallel, chunk: u32, keys: &Range<i64>) {
+        let start = i64::from(chunk) * i64::from(ranks.length);
+        let end = if chunk + 1 == ranks.chunks() { i64::MAX } else { start + i64::from(ranks.length) };
+        let keys = keys.start.max(start)..keys.end.min(end);
+        if keys.is_empty() {
             return;
         }
-        let begin = self.cells.len();
+        let length = split_length(numerics, (end.min(facts.kv.into()) - start) as u32);
+        let parts = match numerics.grid.split {
+            Split::None | Split::CacheBoundary => return self.part(numerics, chunk, start, keys),
+            Split::FixedSize(n) => ranks.length.div_ceil(n.max(1)),
+            Split::FixedCount(n) => n,
+            Split::Rule(..) => unreachable!("rules are resolved before a row is cut"),
+        };
+        self.split(numerics, length, start, i64::from(chunk) * i64::from(parts), keys);
+    }
+
+    /// Parts of `length` slots from `origin`, the one that begins there at place `index` of the merge tree.
+    fn split(&mut self, numerics: &Numerics, length: i64, origin: i64, index: i64, keys: Range<i64>) {
+        let mut split = (keys.start - origin).div_euclid(length);
+        while origin + split * length < keys.end {
+            let start = origin + split * length;
+            self.part(numerics, (index + split) as u32, start, keys.start.max(start)..keys.end.min(start + length));
+            split += 1;
+        }
+    }
+
+    /// Adds the part with these keys, its blocks counted from `base`; nothing if there are none.
+    fn part(&mut self, numerics: &Numerics, index: u32, base: i64, keys: Range<i64>) {
+        if keys.is_empty() {
+            return;
+        }
+        let (begin, period) = (self.cells.len(), slot_period(numerics));
         let block = match numerics.softmax.block {
             Block::Whole => keys.end - base,
             Block::Size(n) => i64::from(n),
@@ -339,10 +420,15 @@ impl Layout {
             self.cells.push(Cell { keys: start as u32..end as u32, slot: ((start - cell) % period) as u32 });
             cell += block;
         }
-        if numerics.softmax.traverse == Traverse::Backward {
-            self.cells[begin..].reverse();
-        }
         self.parts.push(Part { index, cells: begin..self.cells.len() });
+    }
+
+    /// Makes one part of all parts from number `first` on.
+    fn join(&mut self, first: usize) {
+        if let Some(part) = self.parts.get_mut(first) {
+            part.cells.end = self.cells.len();
+            self.parts.truncate(first + 1);
+        }
     }
 
     /// All keys, ascending.
@@ -350,6 +436,12 @@ impl Layout {
         let start = self.cells.iter().map(|cell| cell.keys.start).min().unwrap_or(0);
         let end = self.cells.iter().map(|cell| cell.keys.end).max().unwrap_or(0);
         start..end
+    }
+
+    /// Whether the parts are merged in position order.
+    fn is_ascending(&self) -> bool {
+        let firsts = self.parts.iter().map(|part| self.cells_of(part).iter().map(|cell| cell.keys.start).min());
+        firsts.is_sorted()
     }
 
     /// The cells of one part, in the order of visits.
@@ -426,7 +518,12 @@ impl Recipe {
         let range = |keys: Range<u32>| format!("{}..{}", keys.start, keys.end);
         note("keys", range(self.keys()), range(other.keys()));
         note("splits", self.layout.splits_in_words(), other.layout.splits_in_words());
-        note("blocks", self.layout.blocks_in_words(), other.layout.blocks_in_words());
+        let blocks = [&self.layout, &other.layout].map(Layout::sorted_blocks_in_words);
+        if blocks[0] == blocks[1] {
+            note("visits", self.layout.blocks_in_words(), other.layout.blocks_in_words());
+        }
+        let [blocks, others] = blocks;
+        note("blocks", blocks, others);
         if self.layout.blocks_in_words() == other.layout.blocks_in_words() {
             let slots = |layout: &Layout| format!("{:?}", layout.cells.iter().map(|cell| cell.slot).collect::<Vec<_>>());
             note("slots", slots(&self.layout), slots(&other.layout));
@@ -479,14 +576,11 @@ fn cell_tree(order: Order, cell: &Cell) -> Option<Tree> {
 }
 
 impl Layout {
-    /// The key ranges of the splits.
+    /// The key ranges of the parts, in the order of the merge.
     fn splits_in_words(&self) -> String {
         let part = |part: &Part| {
-            let cells = self.cells_of(part);
-            let start = cells.iter().map(|cell| cell.keys.start).min().unwrap_or(0);
-            let end = cells.iter().map(|cell| cell.keys.end).max().unwrap_or(0);
             let index = if part.index > 0 { format!(" (at {})", part.index) } else { String::new() };
-            format!("{start}..{end}{index}")
+            format!("{}{index}", ranges_in_words(self.cells_of(part)))
         };
         self.parts.iter().map(part).collect::<Vec<_>>().join(", ")
     }
@@ -496,6 +590,27 @@ impl Layout {
         let cell = |cell: &Cell| format!("{}..{}", cell.keys.start, cell.keys.end);
         self.cells.iter().map(cell).collect::<Vec<_>>().join(", ")
     }
+
+    /// The key ranges of the blocks, ascending.
+    fn sorted_blocks_in_words(&self) -> String {
+        let mut sorted = Layout { parts: Vec::new(), cells: self.cells.clone() };
+        sorted.cells.sort_by_key(|cell| cell.keys.start);
+        sorted.blocks_in_words()
+    }
+}
+
+/// The keys of some cells: `0..4`, or `0..4+12..16` for the two chunks of a rank.
+fn ranges_in_words(cells: &[Cell]) -> String {
+    let mut ranges: Vec<Range<u32>> = cells.iter().map(|cell| cell.keys.clone()).collect();
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup_by(|next, range| {
+        let touching = range.end == next.start;
+        if touching {
+            range.end = next.end;
+        }
+        touching
+    });
+    ranges.iter().map(|range| format!("{}..{}", range.start, range.end)).collect::<Vec<_>>().join("+")
 }
 
 impl fmt::Display for Tile {
@@ -531,7 +646,8 @@ impl fmt::Display for Recipe {
                     write!(f, "{gap}{} {}", plural(cells.len()), text.join(", "))?;
                 }
                 match self.arithmetic.grid.merge {
-                    Merge::Sequential => f.write_str(", merged left to right")?,
+                    Merge::Sequential if self.layout.is_ascending() => f.write_str(", merged left to right")?,
+                    Merge::Sequential => f.write_str(", merged as they arrive")?,
                     Merge::Tree => f.write_str(", merged as a tree")?,
                 }
             }

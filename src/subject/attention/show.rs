@@ -2,7 +2,9 @@
 
 use super::drive::StepEntry;
 use super::text::regime_name;
-use super::{Anchor, Cache, Case, Data, InferPlan, Problem, Regime, Request, Sequence, Side, TrainLayout};
+use super::{
+    Anchor, Cache, Case, ContextParallel, Data, InferPlan, Problem, Regime, Request, Sequence, Shards, Side, TrainLayout,
+};
 use std::fmt::Write as _;
 
 /// Longest bar, in characters; longer sequences are drawn to scale.
@@ -30,6 +32,10 @@ fn problem(problem: &Problem) -> String {
     let mut out = problem.dtype.to_string();
     if problem.out_dtype != problem.dtype {
         let _ = write!(out, "->{}", problem.out_dtype);
+    }
+    if let Some(kv) = &problem.fp8_kv {
+        let list = |scales: &[f32]| scales.iter().map(|scale| format!("{scale:?}")).collect::<Vec<_>>().join(",");
+        let _ = write!(out, " kv={} k_scales={} v_scales={}", kv.dtype, list(&kv.k_scales), list(&kv.v_scales));
     }
     let _ = write!(out, " d_qk={} d_v={} heads={}/{}", problem.d_qk, problem.d_v, problem.q_heads(), problem.kv_heads());
     match problem.mask.causal {
@@ -77,7 +83,21 @@ fn training(case: &Case) -> String {
         }
         TrainLayout::Varlen => "varlen".into(),
     };
-    format!("{layout}, block_q {}{}", case.train.block_q, reordered(&case.train.order))
+    let ranks = ranks(case.train.context, case.train.head_ranks);
+    format!("{layout}, block_q {}{}{ranks}", case.train.block_q, reordered(&case.train.order))
+}
+
+/// `, 3 context ranks with chunks of 16, 2 head ranks`.
+fn ranks(context: Option<ContextParallel>, head_ranks: u32) -> String {
+    let mut out = String::new();
+    if let Some(ContextParallel { ranks, shards, length }) = context {
+        let zigzag = if shards == Shards::Zigzag { "zigzag " } else { "" };
+        let _ = write!(out, ", {ranks} context ranks with {zigzag}chunks of {length}");
+    }
+    if head_ranks > 1 {
+        let _ = write!(out, ", {head_ranks} head ranks");
+    }
+    out
 }
 
 fn inference(plan: &InferPlan) -> String {
@@ -119,6 +139,7 @@ fn inference(plan: &InferPlan) -> String {
         out.push_str(", rotating");
     }
     out.push_str(reordered(&plan.order));
+    out.push_str(&ranks(plan.context, plan.head_ranks));
     out
 }
 
@@ -361,6 +382,17 @@ sequences   = cached before   + prefix hit   * new rows   - empty rows   | page 
         assert!(shown.contains("952 steps not shown"), "{shown}");
         assert!(shown.lines().count() < 70 && shown.lines().all(|line| line.len() < 140), "{shown}");
         assert!(summary(&case).ends_with("| 3 literal values"));
+    }
+
+    #[test]
+    fn ranks_are_named() {
+        let mut case = case();
+        case.train.context = Some(ContextParallel { ranks: 3, shards: Shards::Zigzag, length: 16 });
+        case.infer.context = Some(ContextParallel { ranks: 2, shards: Shards::Contiguous, length: 4 });
+        case.infer.head_ranks = 2;
+        let summary = summary(&case);
+        assert!(summary.contains("block_q 64, 3 context ranks with zigzag chunks of 16 | pages"), "{summary}");
+        assert!(summary.contains("decode), 2 context ranks with chunks of 4, 2 head ranks | mirror"), "{summary}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::check::{Pair, Scratch};
 use super::draw::{Hints, Profile, draw};
+use super::implementation::Implementation;
 use super::numerics::{Block, Numerics, Split};
 use super::pin::Pins;
 use super::relation::SidedRelation;
@@ -29,8 +30,10 @@ impl Attention {
     }
 
     /// The numerics of both kernels, as far as they are known.
-    fn numerics(&self) -> impl Iterator<Item = &Numerics> {
-        [&self.pair.train, &self.pair.infer].into_iter().filter_map(|side| Some(&side.reference.as_deref()?.numerics))
+    fn numerics(&self) -> impl Iterator<Item = Numerics> {
+        // What it computes; what it declares, where only that is known.
+        let of = |side: &Implementation| side.reference.as_ref().map(|it| it.numerics).or_else(|| side.kernel.numerics());
+        [&self.pair.train, &self.pair.infer].into_iter().filter_map(of)
     }
 
     /// Head dims that a rule needs to show anything.
@@ -86,8 +89,14 @@ impl Subject for Attention {
 
     fn draw(&self, seed: u64, index: u64) -> Trial {
         let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
-        let hints =
-            Hints { granules: self.granules(), head_dims: self.head_dims(), pins: self.pins, captured: captured.as_ref() };
+        let one_rank = [&self.pair.train, &self.pair.infer].map(|side| !side.kernel.context_parallel());
+        let hints = Hints {
+            granules: self.granules(),
+            head_dims: self.head_dims(),
+            pins: self.pins,
+            captured: captured.as_ref(),
+            one_rank,
+        };
         let case = draw(&mut Stream::new(seed, index), self.profile, &hints);
         // Consecutive cases take consecutive places of the rotation; each seed draws other parameters.
         Trial { case, checks: Checks::Turn(mix(seed, 0).wrapping_add(index)) }

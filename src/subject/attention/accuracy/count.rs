@@ -4,6 +4,7 @@ use super::super::numerics::{
     Block, Context, Descale, Exp, Finish, Grid, GridAnchor, Kv, MAX_SPLITS, MaxInit, Merge, Numerics, Order, Passes, Probs,
     Rescale, Rowsum, ScaleAt, Scope, Score, Softmax, Split, Store, SumOf, Traverse, Value,
 };
+use super::Facts;
 use crate::number::Dtype;
 use core_math::{exp, log, log1p};
 
@@ -65,7 +66,7 @@ impl Factors {
 }
 
 /// What is assumed of a kernel that declares nothing: f32 everywhere, any order, any block length, the largest of the costs of the
-/// three places of the scale, an f32 combination of partial results, a reciprocal, and [an exponential of 4 u](Counts::exp).
+/// three places of the scale, an f32 combination of partial results (two of each context-parallel chunk), a reciprocal, and [an exponential of 4 u](Counts::exp).
 const UNDECLARED: Numerics = Numerics {
     kv: Kv { descale: Descale::OnLoad },
     score: Score { order: Order::Sequential, fma: false, acc: Dtype::F32, store: Dtype::F32, scale: ScaleAt::FoldedLog2e },
@@ -87,13 +88,13 @@ const UNDECLARED: Numerics = Numerics {
         merge: Merge::Sequential,
         lse_dtype: Dtype::F32,
         partial_dtype: Dtype::F32,
-        context: Context::AllGather,
+        context: Context::GatherPartials,
     },
     finish: Finish::Reciprocal,
     store: Store::Rne,
 };
 
-/// Numerics with the counts that follow from them for at most `keys` keys in `slots` slots.
+/// Numerics with the counts that follow from them for at most so many keys and slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts<'a> {
     pub numerics: &'a Numerics,
@@ -101,6 +102,8 @@ pub(super) struct Counts<'a> {
     pub keys: f64,
     /// Products with a rescale factor in the softmax loop.
     pub rescales: f64,
+    /// Whether results pass through partials, even a single one.
+    pub partials: bool,
     /// Merges that a partial passes through, a sink's not included.
     pub merges: f64,
     /// How far a score may lie above the running maximum, in natural units.
@@ -112,26 +115,51 @@ pub(super) struct Counts<'a> {
 }
 
 impl Counts<'_> {
-    pub fn of(numerics: Option<&Numerics>, keys: u32, slots: u32) -> Counts<'_> {
+    pub fn of<'a>(numerics: Option<&'a Numerics>, facts: &Facts) -> Counts<'a> {
+        let (keys, slots) = (facts.keys, facts.slots);
         let n = numerics.unwrap_or(&UNDECLARED);
-        let ceil_plus_one = |size: u32| keys.div_ceil(size).saturating_add(1).min(keys);
-        // Only cells that hold a valid key are visited, and valid keys are contiguous.
-        let blocks = match n.softmax.block {
-            Block::Whole => keys.min(1),
-            Block::Size(size) => ceil_plus_one(size.max(1)),
-            // Which call made a row is not known here.
-            Block::Rule(rule) => ceil_plus_one(rule.shortest()),
+        let context = facts.context.filter(|_| n.grid.context != Context::AllGather);
+        // Valid keys are contiguous; the last chunk holds whatever is left.
+        let chunks =
+            context.map_or(1, |it| (keys.saturating_sub(1) / it.length).saturating_add(2).min(it.chunks()).min(keys.max(1)));
+        // Each chunk may cut short one block or split of those that would otherwise be full.
+        let cut = |size: u32, chunks: u32| keys.div_ceil(size.max(1)).saturating_add(chunks).min(keys);
+        // Chunks that one running state goes through.
+        let held = match (context, n.grid.context) {
+            (Some(_), Context::RingState) => chunks,
+            // A rank's own, which are at most two.
+            (Some(it), Context::RingLse) if n.grid.split == Split::None => chunks.min(it.chunks() / it.ranks),
+            _ => 1,
         };
-        let (splits, split_slots) = match n.grid.split {
-            Split::None => (1, 1),
-            Split::FixedSize(size) => (ceil_plus_one(size.max(1)), slots.div_ceil(size.max(1)).saturating_add(1)),
+        // Only cells that hold a valid key are visited.
+        let blocks = match n.softmax.block {
+            Block::Whole => held.min(keys),
+            Block::Size(size) => cut(size, held),
+            // Which call made a row is not known here.
+            Block::Rule(rule) => cut(rule.shortest(), held),
+        };
+        let (splits, split_slots) = match (n.grid.split, context) {
+            (Split::None, Some(it)) => match n.grid.context {
+                Context::RingState => (1, 1),
+                Context::RingLse => (chunks.min(it.ranks), chunks),
+                Context::AllGather | Context::GatherPartials => (chunks, chunks),
+            },
+            (Split::None, None) => (1, 1),
+            (Split::FixedSize(size), _) => {
+                let size = size.max(1);
+                let before =
+                    context.map_or(0, |it| (it.chunks() - 1).min(slots / it.length).saturating_mul(it.length.div_ceil(size)));
+                (cut(size, chunks), slots.div_ceil(size).saturating_add(1).saturating_add(before))
+            }
+            (Split::FixedCount(count), Some(it)) => (keys.min(count.saturating_mul(chunks)), count.saturating_mul(it.chunks())),
             // The grid may start before the first key (padding, a prefix), and then cuts one part more.
-            Split::FixedCount(count) => (keys.min(count.saturating_add(1)), count.saturating_add(2)),
-            Split::CacheBoundary => (keys.min(2), 2),
-            Split::Rule(..) => (keys.min(MAX_SPLITS + 1), MAX_SPLITS + 2),
+            (Split::FixedCount(count), None) => (keys.min(count.saturating_add(1)), count.saturating_add(2)),
+            (Split::CacheBoundary, _) => (keys.min(2), 2),
+            (Split::Rule(..), Some(it)) => (keys.min(MAX_SPLITS.saturating_mul(chunks)), MAX_SPLITS.saturating_mul(it.chunks())),
+            (Split::Rule(..), None) => (keys.min(MAX_SPLITS + 1), MAX_SPLITS + 2),
         };
         let mut merges = f64::from(splits.max(1) - 1);
-        if n.grid.merge == Merge::Tree {
+        if n.grid.merge_under(facts.context) == Merge::Tree {
             merges = merges.min(log2_ceil(split_slots));
         }
         let rescales = if n.softmax.passes == Passes::TwoPass { 0 } else { blocks.max(1) - 1 };
@@ -147,16 +175,21 @@ impl Counts<'_> {
             Exp::CorrectlyRounded => (U, 0.0),
             Exp::Exp2Poly(degree) => (polynomial(degree), if folded { 0.0 } else { 1.5 * U }),
         };
-        Counts { numerics: n, declared, keys: f64::from(keys), rescales: f64::from(rescales), merges, lag, exp, exp_argument }
+        Counts {
+            numerics: n,
+            declared,
+            keys: f64::from(keys),
+            rescales: f64::from(rescales),
+            partials: n.grid.has_partials(facts.context),
+            merges,
+            lag,
+            exp,
+            exp_argument,
+        }
     }
 
     pub fn folded(&self) -> bool {
         self.numerics.score.scale == ScaleAt::FoldedLog2e
-    }
-
-    /// Whether results pass through partials, even a single one.
-    pub fn partials(&self) -> bool {
-        self.numerics.grid.split != Split::None
     }
 }
 

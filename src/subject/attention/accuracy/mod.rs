@@ -42,7 +42,9 @@
 //! `grid.lse_dtype` multiplies both by `e^(u_D |lse_i| + ...)`, a weight error; `|lse_i| <= g_j + ln n` for each key of the
 //! partial. A merge costs `exp` of two differences (they add up as in step 2), a logarithm and a sum in `lse` (weight errors),
 //! three to four roundings and one of `grid.partial_dtype` in the numerator, one in the mass. A key passes at most `splits - 1`
-//! merges in sequence, `log2` of the split slots in a tree, and one more for a sink.
+//! merges in sequence, `log2` of the split slots in a tree, and one more for a sink. Context-parallel chunks that are cut by
+//! themselves are splits too, each with one part more where its last split or block is cut short; under `ring_state` each chunk
+//! costs a rescale instead. Contiguous keys lie in at most `(n - 1) / length + 2` chunks of `length`.
 //!
 //! **6. Finish and store.** One rounding for a division, two for a reciprocal; then half a ULP of the output format, or one for
 //! truncation.
@@ -50,6 +52,11 @@
 //! **Hull.** Weights are positive, so whatever the scores are worth, `o` lies within the hull of the values widened by steps 4
 //! to 6. Where scores keep no digits (deep scores, huge dot products) this is the smaller bound and all that the arithmetic
 //! promises.
+//!
+//! **8-bit KV** (`descaled.rs`). On load, a key or value times its scale is rounded once to f32: one more factor `1 + d` for each, `eta` for
+//! each. Folded, the softmax scale takes one more (and `eta` of its size), the finished output one more; dot products and `acc` are
+//! then in stored units, and so are their underflow and their range. A power of two rounds nothing but what underflows. An
+//! undeclared kernel may do either: the worse of the two, item by item.
 //!
 //! **lse.** The relative errors of `l` from steps 3 and 4 as a logarithm, or `D` if that is smaller (log-sum-exp never
 //! amplifies), plus the roundings of the logarithm and of its sum with the maximum.
@@ -61,6 +68,7 @@
 //! the sums.
 
 mod count;
+mod descaled;
 mod range;
 mod row;
 mod score;
@@ -74,6 +82,7 @@ pub use super::oracle::{RowSums, Weighting};
 pub use row::RowBound;
 pub use score::weighting;
 
+use super::plan::ContextParallel;
 use crate::number::Dtype;
 
 #[cfg(doc)]
@@ -98,10 +107,14 @@ pub struct Facts {
     pub sink: Option<f64>,
     /// At least the largest `|q_x|`; the storage format's largest number will do.
     pub query_max: f64,
-    /// At least the largest `|k_jx|`.
+    /// At least the largest `|k_jx|`, as stored.
     pub key_max: f64,
-    /// At least the largest `|v_jx|` over the row's valid keys.
+    /// At least the largest `|v_jx|` over the row's valid keys, as stored.
     pub value_max: f64,
+    /// The path's context-parallel ranks: chunks that are cut by themselves cost merges or rescales.
+    pub context: Option<ContextParallel>,
+    /// What stored keys and values are multiplied with; `None` where they are not in an 8-bit format.
+    pub kv_scales: Option<[f64; 2]>,
     /// Format of `o`.
     pub out_dtype: Dtype,
 }

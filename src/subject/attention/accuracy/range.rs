@@ -1,7 +1,8 @@
 //! Whether an intermediate can leave the range of its format.
 
-use super::super::numerics::{Block, Finish, MaxInit, Passes, ScaleAt, Store};
+use super::super::numerics::{Finish, MaxInit, ScaleAt, Store};
 use super::count::{Counts, Factors, U, log_keys, step};
+use super::descaled::Descaled;
 use super::{Facts, RowSums};
 use crate::number::{Dtype, ulp_size};
 use core_math::{exp, log1p};
@@ -22,7 +23,7 @@ fn start(counts: &Counts<'_>, facts: &Facts) -> Option<f64> {
     let MaxInit::Finite(start) = counts.numerics.softmax.max_init else { return None };
     let start = f64::from(start);
     // Under `folded_log2e` the maximum may be kept before the scale.
-    Some(if counts.folded() { start.max(start * facts.scale) } else { start })
+    Some(if counts.folded() { start.max(start * Descaled::of(counts, facts).scale) } else { start })
 }
 
 /// How far rounding may lift an exponent above 0, in natural units: a fused `s * c - round(m * c)` keeps what the rounding of
@@ -54,22 +55,30 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
         return None;
     }
     let exceeds = |value: f64, dtype: Dtype| value * MARGIN > dtype.max_finite();
+    let it = Descaled::of(counts, facts);
+    let [k_scale, v_scale] = facts.kv_scales.unwrap_or([1.0; 2]);
+    if it.on_load && (exceeds(facts.key_max * k_scale, Dtype::F32) || exceeds(it.true_value_max, Dtype::F32)) {
+        return Some("a key or value times its scale may overflow f32");
+    }
+    if it.folded && exceeds(facts.scale * k_scale * std::f64::consts::LOG2_E, Dtype::F32) {
+        return Some("the softmax scale times a key's scale may overflow f32");
+    }
 
     // sum_x |q_x k_x|: from the row, or from the largest operands.
     let (dot, scaled) = {
-        let operands = f64::from(facts.d_qk) * facts.query_max * facts.key_max;
+        let operands = f64::from(facts.d_qk) * facts.query_max * facts.key_max * k_scale;
         let scaled = sums.score_magnitude_max.min(operands * facts.scale);
-        (scaled / facts.scale, scaled)
+        (scaled / it.least_scale, scaled)
     };
     let accumulated = if n.score.scale == ScaleAt::OnQuery { scaled } else { dot };
     let d = f64::from(facts.d_qk);
     if sum_overflows(accumulated, d + 1.0, n.score.acc) || (!counts.declared && sum_overflows(dot, d, Dtype::F32)) {
         return Some("a dot product may overflow score.acc");
     }
-    if n.score.scale == ScaleAt::OnQuery && exceeds(facts.query_max * facts.scale, Dtype::F32) {
+    if n.score.scale == ScaleAt::OnQuery && exceeds(facts.query_max * it.scale, Dtype::F32) {
         return Some("a scaled query may overflow f32");
     }
-    if counts.folded() && exceeds((scaled + facts.scale) * std::f64::consts::LOG2_E, Dtype::F32) {
+    if counts.folded() && exceeds((scaled + it.scale) * std::f64::consts::LOG2_E, Dtype::F32) {
         return Some("a score times log2 e may overflow f32");
     }
     let plain = facts.softcap.is_none() && !facts.bias;
@@ -85,9 +94,12 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
 
     if let Some(start) = start(counts, facts) {
         // The least maximum of any partial: a split or, with a sink, all keys may lie far below m.
-        let spread = if counts.partials() || sums.sink { sums.magnitude_max } else { 0.0 };
+        let spread = if counts.partials || sums.sink { sums.magnitude_max } else { 0.0 };
         if start - (sums.max_score - spread) > DEEPEST {
             return Some("scores may lie so far below softmax.max_init that all weights underflow");
+        }
+        if it.folded && n.finish == Finish::Reciprocal && exceeds(v_scale * exp(DEEPEST), Dtype::F32) {
+            return Some("a value's scale over a row sum may overflow f32");
         }
     }
 
@@ -102,19 +114,19 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
         return Some("the reciprocal of a row sum may be subnormal");
     }
     // Weights are taken against the maximum so far, so an early block may weigh more than in the end.
-    let mut accumulated = largest_weight * keys * facts.value_max;
-    if (n.softmax.passes == Passes::TwoPass || n.softmax.block == Block::Whole) && !counts.partials() && !sums.sink {
+    let mut accumulated = largest_weight * keys * it.value_max;
+    if counts.rescales == 0.0 && !counts.partials && !sums.sink {
         let whole = sums.value_abs.iter().copied().fold(0.0, f64::max);
         // The kernel's scores move the weights; where they keep three digits, a percent covers it.
         if largest_weight == 1.0 && (0..sums.value_error.len()).all(|i| weights_hold(sums, i)) {
-            accumulated = accumulated.min(whole * 1.01);
+            accumulated = accumulated.min(whole / it.least_on_output * 1.01);
         }
     }
     if sum_overflows(accumulated, keys + 2.0, n.value.acc) {
         return Some("a sum of weighted values may overflow value.acc");
     }
-    if counts.partials() {
-        if exceeds(facts.value_max, n.grid.partial_dtype) || exceeds(2.0 * facts.value_max, Dtype::F32) {
+    if counts.partials {
+        if exceeds(it.true_value_max, n.grid.partial_dtype) || exceeds(2.0 * it.true_value_max, Dtype::F32) {
             return Some("a partial output may overflow grid.partial_dtype");
         }
         let sink = facts.sink.map_or(0.0, f64::abs);

@@ -2,6 +2,7 @@
 
 use super::super::numerics::{Finish, Numerics, Store, SumOf};
 use super::count::{Counts, ETA, Factors, U, log_keys, round, step};
+use super::descaled::Descaled;
 use super::range::{check, excess, rise, store_overflow};
 use super::score::exponent_error;
 use super::{Bound, Facts, RowSums};
@@ -73,7 +74,7 @@ impl<'a> RowBound<'a> {
     /// # Panics
     /// If `weighting` is not a place in `sums`.
     pub fn new(numerics: Option<&Numerics>, facts: &Facts, sums: &'a RowSums, weighting: usize) -> RowBound<'a> {
-        let counts = Counts::of(numerics, facts.keys, facts.slots);
+        let counts = Counts::of(numerics, facts);
         let state = if sums.keys == 0 && !sums.sink {
             State::Empty
         } else if let Some(reason) = check(&counts, facts, sums) {
@@ -193,13 +194,14 @@ impl Terms {
 
         let (value, sum) = (step(numerics.value.acc), step(numerics.rowsum.acc));
         let probs = round(numerics.probs.dtype);
+        let it = Descaled::of(counts, facts);
         let n = f64::from(sums.keys);
         let sink = if sums.sink { 1.0 } else { 0.0 };
         let rescales = counts.rescales.min(n) + sink;
 
         let mut value_factors = Factors::default();
         let mut sum_factors = Factors::default();
-        value_factors.times(n + 2.0 + rescales, value.relative).times(1.0, probs.relative);
+        value_factors.times(n + 2.0 + rescales, value.relative).times(1.0, probs.relative).times(1.0, it.value_error);
         sum_factors.times(n + 1.0 + sink + rescales, sum.relative);
         if numerics.rowsum.of == SumOf::RoundedP {
             sum_factors.times(1.0, probs.relative);
@@ -214,12 +216,12 @@ impl Terms {
             value_factors.times(divisions + 2.0 * sink, U);
         }
         let partial = round(numerics.grid.partial_dtype);
-        let mut quotient_tiny = 3.0 * ETA;
-        if counts.partials() {
+        let mut quotient_tiny = 3.0 * ETA * it.on_output.max(1.0) + ETA;
+        if counts.partials {
             let stages = counts.merges + sink;
             value_factors.times(4.0 * stages, U).times(stages + 1.0, partial.relative);
             sum_factors.times(stages, U);
-            quotient_tiny += (stages + 1.0) * (partial.tiny + 8.0 * ETA + 4.0 * ETA * facts.value_max);
+            quotient_tiny += (stages + 1.0) * (partial.tiny + 8.0 * ETA + 4.0 * ETA * it.true_value_max);
         }
         let (value_excess, sum_excess) = (value_factors.excess(), sum_factors.excess());
         let sum_least = sum_factors.least();
@@ -230,20 +232,24 @@ impl Terms {
         // Underflow: each weight, each rescale factor (times weights of at most e^lag), roundings to probs.dtype, products.
         let weight_tiny = n * ETA * (2.0 + rescales * exp(counts.lag + rise));
         let rounded = n * probs.tiny;
-        let mut value_tiny = weight_tiny * facts.value_max + (n + rescales) * value.tiny;
+        let mut value_tiny = weight_tiny * it.true_value_max + (n + rescales) * value.tiny * it.on_output;
         let mut sum_tiny = weight_tiny + ETA + (n + 1.0 + rescales) * sum.tiny;
         if numerics.probs.normalised {
-            quotient_tiny += (rounded + 2.0 * n * ETA) * facts.value_max * (1.0 + value_excess)
-                + (n + rescales) * value.tiny * (1.0 + value_excess);
+            quotient_tiny += (rounded + 2.0 * n * ETA) * it.true_value_max * (1.0 + value_excess)
+                + (n + rescales) * value.tiny * it.on_output * (1.0 + value_excess);
         } else {
-            value_tiny += rounded * facts.value_max;
+            value_tiny += rounded * it.true_value_max;
+        }
+        if it.folded && numerics.finish == Finish::Reciprocal {
+            // What underflows of `(1 / l) * scale`, times `acc`.
+            quotient_tiny += ETA * n * exp(counts.lag + rise) * it.value_max * (1.0 + value_excess);
         }
         if numerics.rowsum.of == SumOf::RoundedP {
             sum_tiny += rounded;
         }
 
         let sum_tiny = sum_tiny * (1.0 + sum_excess) / kernel_weight;
-        let value_tiny = value_tiny * (1.0 + value_excess) / kernel_weight;
+        let value_tiny = (value_tiny / kernel_weight + it.load_tiny) * (1.0 + value_excess);
         let divisor = sum_least - sum_tiny;
         let extent = log_keys(n) + counts.lag + above + rise;
         let folded = counts.folded();
@@ -258,11 +264,11 @@ impl Terms {
             divisor,
             inverse_weight: 1.0 / least_weight,
             inverse_divisor: 1.0 / divisor,
-            hull: ((1.0 + value_excess) * facts.value_max + value_tiny) / divisor,
+            hull: ((1.0 + value_excess) * it.true_value_max + value_tiny) / divisor,
             quotient_tiny,
             exponent,
             // ln l and its sum with the maximum; under folded_log2e the maximum is scaled back as well.
-            lse_relative: if folded { 8.0 * U } else { 2.0 * U },
+            lse_relative: if folded { 8.0 * U + it.key_error } else { 2.0 * U },
             lse_extent: 2.0 * extent + if folded { exponent } else { 0.0 },
             lse_tiny: 8.0 * ETA,
         })

@@ -2,6 +2,7 @@
 
 use super::super::numerics::{Numerics, ScaleAt};
 use super::count::{Counts, ETA, Factors, U, log_keys, round, step};
+use super::descaled::Descaled;
 use super::{Facts, Weighting};
 use core_math::{expm1, log1p};
 
@@ -18,14 +19,15 @@ pub(super) struct ExponentError {
 ///
 /// Where the numerics bound nothing (a score sum with `n u >= 1`) both parts are 0, and [`RowBound`](super::RowBound) says so.
 pub fn weighting(numerics: Option<&Numerics>, facts: &Facts) -> Weighting {
-    exponent_error(&Counts::of(numerics, facts.keys, facts.slots), facts)
+    exponent_error(&Counts::of(numerics, facts), facts)
         .map_or(Weighting { per_magnitude: 0.0, constant: 0.0 }, |error| error.weighting)
 }
 
 /// `None` if unbounded.
 pub(super) fn exponent_error(counts: &Counts<'_>, facts: &Facts) -> Option<ExponentError> {
     let score = &counts.numerics.score;
-    let (d, scale, folded) = (f64::from(facts.d_qk), facts.scale, counts.folded());
+    let it = Descaled::of(counts, facts);
+    let (d, scale, folded) = (f64::from(facts.d_qk), it.scale, counts.folded());
     let acc = step(score.acc);
 
     // Step 1: relative to G_j + |bias_j|, and absolute.
@@ -35,7 +37,7 @@ pub(super) fn exponent_error(counts: &Counts<'_>, facts: &Facts) -> Option<Expon
     match score.scale {
         ScaleAt::OnQuery => {
             relative.times(1.0, U);
-            tiny += d * ETA * facts.key_max;
+            tiny += d * ETA * it.key_max;
         }
         ScaleAt::OnScore => {
             relative.times(1.0, U);
@@ -43,13 +45,15 @@ pub(super) fn exponent_error(counts: &Counts<'_>, facts: &Facts) -> Option<Expon
         }
         ScaleAt::FoldedLog2e => {
             // The constant underflows where the scale does.
-            relative.times(1.0, 2.0 * U + ETA / scale);
+            relative.times(1.0, 2.0 * U + ETA / facts.scale);
             tiny += ETA;
         }
     }
     if !counts.declared {
-        tiny += d * ETA * facts.key_max;
+        tiny += d * ETA * it.key_max;
     }
+    relative.times(1.0, it.key_error);
+    tiny += d * it.load_tiny * facts.query_max * facts.scale;
     if let Some(cap) = facts.softcap {
         relative.times(3.0, U);
         tiny += 2.0 * cap.abs() * ETA + ETA;
@@ -82,7 +86,7 @@ pub(super) fn exponent_error(counts: &Counts<'_>, facts: &Facts) -> Option<Expon
 
     // Step 5: the log-sum-exps of the partials.
     let mut merge = 0.0;
-    if counts.partials() {
+    if counts.partials {
         let lse = round(counts.numerics.grid.lse_dtype);
         let stages = counts.merges + sink + 1.0;
         let roundings = expm1(stages * log1p(2.0 * U + lse.relative));

@@ -1,12 +1,14 @@
 //! A slow flash kernel for one row, written for the tests of the bound and sharing nothing with the reference kernel; and the truth.
 
 use super::super::numerics::{
-    Block, Exp, Finish, MaxInit, Merge, Numerics, Order, Passes, Rescale, ScaleAt, Split, Store, SumOf,
+    Block, Context, Descale, Exp, Finish, MaxInit, Merge, Numerics, Order, Passes, Rescale, ScaleAt, Split, Store, SumOf,
 };
+use super::super::plan::{ContextParallel, Shards};
 use super::{Facts, RowSums, Weighting};
 use crate::number::{Dtype, truncate_f64};
 use core_math::{exp2f, expf, expm1, logf, tanhf};
 use rug::Float;
+use std::ops::Range;
 
 /// One row's problem.
 #[derive(Clone, Debug)]
@@ -14,11 +16,15 @@ pub(super) struct Row {
     pub q: Vec<f32>,
     pub k: Vec<Vec<f32>>,
     pub v: Vec<Vec<f32>>,
+    /// What stored keys and values are multiplied with.
+    pub kv_scales: Option<[f32; 2]>,
     pub scale: f32,
     pub softcap: Option<f32>,
     pub slope: Option<f32>,
     pub sink: Option<f32>,
     pub out: Dtype,
+    /// The row is the last of its sequence.
+    pub context: Option<ContextParallel>,
 }
 
 impl Row {
@@ -43,6 +49,8 @@ impl Row {
             query_max: largest(std::slice::from_ref(&self.q)),
             key_max: largest(&self.k),
             value_max: largest(&self.v),
+            context: self.context,
+            kv_scales: self.kv_scales.map(|scales| scales.map(f64::from)),
             out_dtype: self.out,
         }
     }
@@ -64,10 +72,11 @@ fn real(x: f32) -> Float {
 pub(super) fn truth(row: &Row, weightings: &[Weighting]) -> Truth {
     let mut scores = Vec::new();
     let mut magnitudes = Vec::new();
+    let [k_scale, v_scale] = row.kv_scales.unwrap_or([1.0; 2]);
     for (j, k) in row.k.iter().enumerate() {
         let (mut dot, mut abs) = (real(0.0), real(0.0));
         for (&a, &b) in row.q.iter().zip(k) {
-            let product = real(a) * real(b);
+            let product = real(a) * real(b) * real(k_scale);
             abs += product.clone().abs();
             dot += product;
         }
@@ -117,13 +126,13 @@ pub(super) fn truth(row: &Row, weightings: &[Weighting]) -> Truth {
             sums.weight_error[i] += error;
             for (sum, &v) in sums.value_error[i].iter_mut().zip(&row.v[j]) {
                 if v != 0.0 {
-                    *sum += error * f64::from(v.abs());
+                    *sum += error * f64::from(v.abs()) * f64::from(v_scale);
                 }
             }
         }
         for (x, &v) in row.v[j].iter().enumerate() {
-            sums.value_abs[x] += w * f64::from(v.abs());
-            o[x] += real(v) * &weight;
+            sums.value_abs[x] += w * f64::from(v.abs()) * f64::from(v_scale);
+            o[x] += real(v) * real(v_scale) * &weight;
         }
         total += weight;
     }
@@ -218,7 +227,11 @@ fn polynomial(degree: usize) -> Vec<f32> {
 
 struct Kernel<'a> {
     n: &'a Numerics,
+    /// Its keys and values are as loaded.
     row: &'a Row,
+    /// The softmax scale, and what multiplies the output.
+    scale: f32,
+    on_output: f32,
     coefficients: Vec<f32>,
     plain: bool,
     c: f32,
@@ -265,16 +278,16 @@ impl Kernel<'_> {
     }
 
     fn natural(&self, m: f32) -> f32 {
-        if self.plain && self.n.score.scale == ScaleAt::FoldedLog2e { m * self.row.scale } else { m }
+        if self.plain && self.n.score.scale == ScaleAt::FoldedLog2e { m * self.scale } else { m }
     }
 
     fn score(&self, j: usize) -> f32 {
         let (s, row) = (&self.n.score, self.row);
         let on_query = s.scale == ScaleAt::OnQuery;
-        let q: Vec<f32> = row.q.iter().map(|&x| if on_query { x * row.scale } else { x }).collect();
+        let q: Vec<f32> = row.q.iter().map(|&x| if on_query { x * self.scale } else { x }).collect();
         let mut x = multiply(s.order, s.fma, 0.0, &q, &row.k[j], s.acc);
         if s.scale == ScaleAt::OnScore || (s.scale == ScaleAt::FoldedLog2e && !self.plain) {
-            x *= row.scale;
+            x *= self.scale;
         }
         if let Some(cap) = row.softcap {
             x = cap * tanhf(x / cap);
@@ -285,14 +298,19 @@ impl Kernel<'_> {
         s.store.squeeze(x)
     }
 
-    fn partial(&self, keys: std::ops::Range<usize>) -> Partial {
+    /// One running state over some stretches of keys, each with blocks of its own.
+    fn partial(&self, stretches: &[Range<usize>]) -> Partial {
         let n = self.n;
-        let size = match n.softmax.block {
-            Block::Whole => keys.len(),
-            Block::Size(size) => size as usize,
-            Block::Rule(_) => unreachable!("no rule is simulated"),
-        };
-        let scores: Vec<f32> = keys.clone().map(|j| self.score(j)).collect();
+        let mut blocks: Vec<Range<usize>> = Vec::new();
+        for keys in stretches {
+            let size = match n.softmax.block {
+                Block::Whole => keys.len(),
+                Block::Size(size) => size as usize,
+                Block::Rule(_) => unreachable!("no rule is simulated"),
+            };
+            blocks.extend(keys.clone().step_by(size).map(|at| at..(at + size).min(keys.end)));
+        }
+        let scores: Vec<Vec<f32>> = blocks.iter().map(|block| block.clone().map(|j| self.score(j)).collect()).collect();
         let d_v = self.row.d_v();
         let start = match n.softmax.max_init {
             MaxInit::NegInf => f32::NEG_INFINITY,
@@ -301,18 +319,17 @@ impl Kernel<'_> {
         let mut state = Partial { m: start, l: 0.0, acc: vec![0.0; d_v] };
         let two_pass = n.softmax.passes == Passes::TwoPass;
         if two_pass {
-            state.m = scores.iter().fold(start, |a, &b| a.max(b));
+            state.m = scores.iter().flatten().fold(start, |a, &b| a.max(b));
         }
         let mut sums = 1.0;
         if n.probs.normalised {
-            for block in scores.chunks(size) {
+            for block in &scores {
                 let w: Vec<f32> = block.iter().map(|&s| self.weight(s, state.m)).collect();
                 state.l = self.row_sum(state.l, &w);
             }
             sums = state.l;
         }
-        let mut at = keys.start;
-        for block in scores.chunks(size) {
+        for (keys, block) in blocks.iter().zip(&scores) {
             let top = block.iter().fold(state.m, |a, &b| a.max(b));
             let grown = self.natural(top) - self.natural(state.m);
             let moves = match n.softmax.rescale {
@@ -330,12 +347,11 @@ impl Kernel<'_> {
                 state.l = self.row_sum(state.l, &w);
             }
             let p: Vec<f32> =
-                w.iter().map(|&w| n.probs.dtype.squeeze(if n.probs.normalised { self.finish(w, sums) } else { w })).collect();
+                w.iter().map(|&w| n.probs.dtype.squeeze(if n.probs.normalised { self.weigh(w, sums) } else { w })).collect();
             for x in 0..d_v {
-                let v: Vec<f32> = (0..block.len()).map(|i| self.row.v[at + i][x]).collect();
+                let v: Vec<f32> = keys.clone().map(|j| self.row.v[j][x]).collect();
                 state.acc[x] = multiply(n.value.order, n.value.fma, state.acc[x], &p, &v, n.value.acc);
             }
-            at += block.len();
         }
         if n.probs.normalised {
             state.acc.iter_mut().for_each(|a| *a *= sums);
@@ -350,10 +366,17 @@ impl Kernel<'_> {
         reduce(n.rowsum.order, start, &terms, n.rowsum.acc)
     }
 
+    fn weigh(&self, w: f32, l: f32) -> f32 {
+        match self.n.finish {
+            Finish::Divide => w / l,
+            Finish::Reciprocal => w * (1.0 / l),
+        }
+    }
+
     fn finish(&self, a: f32, l: f32) -> f32 {
         match self.n.finish {
-            Finish::Divide => a / l,
-            Finish::Reciprocal => a * (1.0 / l),
+            Finish::Divide => a / l * self.on_output,
+            Finish::Reciprocal => a * (1.0 / l * self.on_output),
         }
     }
 
@@ -367,31 +390,78 @@ impl Kernel<'_> {
     }
 }
 
+/// What goes into each partial result, in the order of the merge; one of them where there are none.
+fn partials(n: &Numerics, row: &Row) -> Vec<Vec<Range<usize>>> {
+    let split = |keys: Range<usize>| {
+        let size = match n.grid.split {
+            Split::None => keys.len(),
+            Split::FixedSize(size) => size as usize,
+            Split::FixedCount(count) => keys.len().div_ceil(count as usize),
+            Split::CacheBoundary => (keys.len() / 3).max(1),
+            Split::Rule(..) => unreachable!("no rule is simulated"),
+        };
+        let cuts: Vec<usize> = match n.grid.split {
+            Split::CacheBoundary => vec![keys.start, keys.start + size],
+            _ => keys.clone().step_by(size).collect(),
+        };
+        let ends = cuts.iter().skip(1).copied().chain([keys.end]);
+        let parts = cuts.iter().zip(ends).filter(|(start, end)| *start < end);
+        parts.map(|(&start, end)| std::iter::once(start..end).collect()).collect::<Vec<Vec<_>>>()
+    };
+    let keys = row.k.len();
+    let Some(context) = row.context.filter(|_| n.grid.context != Context::AllGather) else { return split(0..keys) };
+    let (ranks, length) = (context.ranks as usize, context.length as usize);
+    // Chunk, owner and keys of each chunk that has any.
+    let zigzag = context.shards == Shards::Zigzag;
+    let chunks = if zigzag { 2 * ranks } else { ranks };
+    let owner = |chunk: usize| if zigzag && chunk >= ranks { chunks - 1 - chunk } else { chunk };
+    let held: Vec<(usize, Range<usize>)> = (0..chunks)
+        .map(|chunk| (owner(chunk), chunk * length..if chunk == chunks - 1 { keys } else { keys.min((chunk + 1) * length) }))
+        .filter(|(_, keys)| !keys.is_empty())
+        .collect();
+    let home = held[held.len() - 1].0;
+    let of = |rank: usize| held.iter().filter(move |(owner, _)| *owner == rank).map(|(_, keys)| keys.clone());
+    let around = (0..ranks).map(|step| (home + ranks - step) % ranks);
+    match n.grid.context {
+        Context::RingState => vec![around.flat_map(of).collect()],
+        Context::RingLse if n.grid.split == Split::None => {
+            around.map(|rank| of(rank).collect::<Vec<_>>()).filter(|keys| !keys.is_empty()).collect()
+        }
+        Context::RingLse => around.flat_map(of).flat_map(split).collect(),
+        _ => held.into_iter().flat_map(|(_, keys)| split(keys)).collect(),
+    }
+}
+
 /// The output patterns and the lse.
 pub(super) fn run(n: &Numerics, row: &Row) -> (Vec<u32>, f32) {
     let plain = row.softcap.is_none() && row.slope.is_none();
     let factor = if plain { f64::from(row.scale) } else { 1.0 };
+    let [k_scale, v_scale] = row.kv_scales.unwrap_or([1.0; 2]);
+    let folds = n.kv.descale == Descale::Folded;
+    let mut loaded = row.clone();
+    if !folds {
+        loaded.k.iter_mut().flatten().for_each(|x| *x *= k_scale);
+        loaded.v.iter_mut().flatten().for_each(|x| *x *= v_scale);
+    }
+    let on_scale = if folds { k_scale } else { 1.0 };
     let kernel = Kernel {
         n,
-        row,
+        row: &loaded,
+        scale: row.scale * on_scale,
+        on_output: if folds { v_scale } else { 1.0 },
         coefficients: match n.softmax.exp {
             Exp::CorrectlyRounded => Vec::new(),
             Exp::Exp2Poly(degree) => polynomial(degree as usize),
         },
         plain,
-        c: (factor * std::f64::consts::LOG2_E) as f32,
+        c: (factor * std::f64::consts::LOG2_E) as f32 * if plain { on_scale } else { 1.0 },
     };
-    let keys = row.k.len();
-    let size = match n.grid.split {
-        Split::None => keys,
-        Split::FixedSize(size) => size as usize,
-        Split::FixedCount(count) => keys.div_ceil(count as usize),
-        Split::CacheBoundary => (keys / 3).max(1),
-        Split::Rule(..) => unreachable!("no rule is simulated"),
-    };
+    let partials = partials(n, row);
+    let ring = row.context.is_some() && n.grid.context == Context::RingLse;
+    let gathers = row.context.is_some() && n.grid.context == Context::GatherPartials;
     let (o, lse);
-    if n.grid.split == Split::None {
-        let mut state = kernel.partial(0..keys);
+    if n.grid.split == Split::None && !ring && !gathers {
+        let mut state = kernel.partial(&partials[0]);
         let mut natural = kernel.natural(state.m);
         if let Some(sink) = row.sink {
             let top = natural.max(sink);
@@ -404,13 +474,10 @@ pub(super) fn run(n: &Numerics, row: &Row) -> (Vec<u32>, f32) {
         lse = natural + logf(state.l);
     } else {
         let mut parts: Vec<(Vec<f32>, f32)> = Vec::new();
-        let mut at = 0;
-        while at < keys {
-            let end = if n.grid.split == Split::CacheBoundary && at > 0 { keys } else { (at + size).min(keys) };
-            let state = kernel.partial(at..end);
+        for stretches in &partials {
+            let state = kernel.partial(stretches);
             let o = state.acc.iter().map(|&a| n.grid.partial_dtype.squeeze(kernel.finish(a, state.l))).collect();
             parts.push((o, n.grid.lse_dtype.squeeze(kernel.natural(state.m) + logf(state.l))));
-            at = end;
         }
         fn tree(kernel: &Kernel<'_>, parts: &[(Vec<f32>, f32)]) -> (Vec<f32>, f32) {
             if let [one] = parts {
@@ -420,6 +487,8 @@ pub(super) fn run(n: &Numerics, row: &Row) -> (Vec<u32>, f32) {
             kernel.merge(&tree(kernel, &parts[..half]), &tree(kernel, &parts[half..]))
         }
         let mut merged = match n.grid.merge {
+            // Around a ring they are merged as they arrive.
+            _ if ring => parts[1..].iter().fold(parts[0].clone(), |a, b| kernel.merge(&a, b)),
             Merge::Sequential => {
                 let first = parts[0].clone();
                 parts[1..].iter().fold(first, |a, b| kernel.merge(&a, b))

@@ -1,6 +1,7 @@
 //! The bound holds for a simulated kernel over numerics and regimes, and finds planted losses of precision.
 
 use super::super::numerics::*;
+use super::super::plan::{ContextParallel, Shards};
 use super::simulation::{Row, Truth, run, truth};
 use super::{Bound, RowBound, weighting};
 use crate::number::Dtype;
@@ -94,6 +95,7 @@ fn draw(kind: Kind, dice: &mut Dice) -> Row {
     let d = dice.pick(&[1usize, 4, 16, 32]);
     let d_v = 2;
     let storage = dice.pick(&[Dtype::F32, Dtype::BF16, Dtype::F16]);
+    let fp8 = (dice.below(3) == 0).then(|| dice.pick(&[Dtype::E4M3, Dtype::E5M2]));
     let mut q: Vec<f32> = (0..d).map(|_| dice.normal()).collect();
     let mut k: Vec<Vec<f32>> = (0..n).map(|_| (0..d).map(|_| dice.normal()).collect()).collect();
     let mut v: Vec<Vec<f32>> = (0..n).map(|_| (0..d_v).map(|_| dice.normal()).collect()).collect();
@@ -147,20 +149,35 @@ fn draw(kind: Kind, dice: &mut Dice) -> Row {
             q.iter_mut().chain(k.iter_mut().flatten()).for_each(|x| *x *= large);
         }
     }
-    for x in q.iter_mut().chain(k.iter_mut().flatten()).chain(v.iter_mut().flatten()) {
-        let kept = storage.squeeze(*x);
-        *x = if kept.is_finite() { kept } else { storage.max_finite() as f32 * x.signum() };
+    let store = |storage: Dtype, x: &mut f32| {
+        let most = storage.max_finite() as f32;
+        *x = storage.squeeze(x.clamp(-most, most));
+    };
+    q.iter_mut().for_each(|x| store(storage, x));
+    for x in k.iter_mut().flatten().chain(v.iter_mut().flatten()) {
+        store(fp8.unwrap_or(storage), x);
     }
+    let mut kv_scale =
+        || dice.pick(&[1.0, 0.25, 0.5, 0.3, 1.7, 1e-3, 2e-38, 1e-42, 3e4]) * if dice.below(2) == 0 { 1.0 } else { 1.1 };
+    let kv_scales = fp8.map(|_| [kv_scale(), kv_scale()]);
     Row {
         q,
         k,
         v,
+        kv_scales,
         scale,
         softcap: (dice.below(5) == 0).then(|| dice.pick(&[2.0, 30.0])),
         slope: (dice.below(5) == 0).then(|| dice.pick(&[0.3, 1.0, 0.01])),
         sink: (dice.below(5) == 0).then(|| 3.0 * dice.normal() + if dice.below(4) == 0 { 50.0 } else { 0.0 }),
         out: dice.pick(&[Dtype::F32, Dtype::F32, Dtype::BF16, Dtype::F16]),
+        context: None,
     }
+}
+
+/// Ranks for a row of any length: up to 128 chunks, most of them hit.
+fn ranks(dice: &mut Dice) -> ContextParallel {
+    let shards = dice.pick(&[Shards::Contiguous, Shards::Zigzag]);
+    ContextParallel { ranks: dice.pick(&[2, 3, 4, 8, 64]), shards, length: 1 + dice.below(17) as u32 }
 }
 
 fn difference(value: f64, truth: &Float) -> f64 {
@@ -195,13 +212,15 @@ impl Tally {
     }
 }
 
-/// Runs each kernel over `rows` rows of all kinds, judged by its own numerics, or as undeclared.
-fn campaign(kernels: &[Numerics], undeclared: bool, rows: u32, seed: u64) -> Vec<Tally> {
-    let mut dice = Dice(seed);
+/// Runs each kernel over `rows` rows of all kinds, judged by its own numerics, or as undeclared; `parallel`: as context-parallel
+/// ranks.
+fn campaign(kernels: &[Numerics], undeclared: bool, parallel: bool, rows: u32, seed: u64) -> Vec<Tally> {
+    let (mut dice, mut rank_dice) = (Dice(seed), Dice(seed));
     let mut tallies: Vec<Tally> = kernels.iter().map(|_| Tally::default()).collect();
     for i in 0..rows {
         let kind = KINDS[i as usize % KINDS.len()];
-        let row = draw(kind, &mut dice);
+        let mut row = draw(kind, &mut dice);
+        row.context = parallel.then(|| ranks(&mut rank_dice));
         let mut facts = row.facts();
         if i % 2 == 1 {
             // Facts for a batch of rows, of which this one is not the longest.
@@ -231,9 +250,13 @@ fn campaign(kernels: &[Numerics], undeclared: bool, rows: u32, seed: u64) -> Vec
 }
 
 fn hold(changes: &[&str], undeclared: bool) {
+    hold_with(changes, undeclared, false);
+}
+
+fn hold_with(changes: &[&str], undeclared: bool, parallel: bool) {
     let kernels: Vec<Numerics> = changes.iter().map(|c| numerics(c)).collect();
     let rows = 1000;
-    for (name, mut tally) in changes.iter().zip(campaign(&kernels, undeclared, rows, 1)) {
+    for (name, mut tally) in changes.iter().zip(campaign(&kernels, undeclared, parallel, rows, 1)) {
         tally.shares.sort_by(f64::total_cmp);
         println!(
             "[{name}] within {} unbounded {} out of range {}; largest error/bound o {:.3} lse {:.3}; normal f32 median {:.4}, largest {:.3}",
@@ -268,6 +291,26 @@ fn the_bound_holds_in_f32() {
             "softmax.max_init=-1000",
             "softmax.max_init=-20 softmax.block=2",
             "softmax.max_init=-2000 grid.split=fixed_size(8)",
+        ],
+        false,
+    );
+}
+
+#[test]
+fn the_bound_holds_with_folded_scales() {
+    hold(
+        &[
+            "kv.descale=folded",
+            "kv.descale=folded finish=reciprocal score.scale=on_query",
+            "kv.descale=folded score.scale=folded_log2e finish=reciprocal softmax.block=3",
+            "kv.descale=folded score.scale=folded_log2e score.fma=true",
+            "kv.descale=folded grid.split=fixed_size(8) grid.partial_dtype=bf16",
+            "kv.descale=folded grid.split=fixed_count(4) grid.merge=tree finish=reciprocal",
+            "kv.descale=folded value.acc=f16 softmax.block=4",
+            "kv.descale=folded score.acc=f16 probs.dtype=bf16",
+            "kv.descale=folded score.store=f16 score.scale=folded_log2e",
+            "kv.descale=folded softmax.max_init=-20 finish=reciprocal",
+            "kv.descale=folded softmax.rescale=threshold(8) softmax.block=4 finish=reciprocal",
         ],
         false,
     );
@@ -332,30 +375,92 @@ fn undeclared_numerics_cover_f32_kernels() {
             "score.scale=folded_log2e softmax.block=7",
             "score.scale=on_query finish=reciprocal softmax.block=1",
             "grid.split=fixed_count(2)",
+            "kv.descale=folded",
+            "kv.descale=folded score.scale=folded_log2e finish=reciprocal",
+            "kv.descale=folded score.scale=on_query grid.split=fixed_count(2)",
         ],
         true,
     );
 }
 
+#[test]
+fn the_bound_holds_over_context_parallel_ranks() {
+    hold_with(
+        &[
+            "grid.context=gather_partials",
+            "grid.context=gather_partials grid.split=fixed_size(4) grid.merge=tree softmax.block=3",
+            "grid.context=gather_partials grid.split=fixed_count(2) grid.partial_dtype=bf16",
+            "grid.context=ring_lse softmax.block=4",
+            "grid.context=ring_lse grid.split=fixed_size(5) grid.lse_dtype=bf16",
+            "grid.context=ring_lse softmax.passes=two_pass grid.partial_dtype=f16",
+            "grid.context=ring_state softmax.block=4",
+            "grid.context=ring_state softmax.block=whole value.acc=bf16",
+            "grid.context=ring_state score.scale=folded_log2e score.fma=true softmax.rescale=threshold(4)",
+        ],
+        false,
+        true,
+    );
+}
+
+#[test]
+fn undeclared_numerics_cover_context_parallel_kernels() {
+    hold_with(
+        &[
+            "",
+            "grid.context=gather_partials",
+            "grid.context=gather_partials grid.split=fixed_count(2)",
+            "grid.context=ring_lse score.scale=folded_log2e",
+            "grid.context=ring_state softmax.block=7",
+        ],
+        true,
+        true,
+    );
+}
+
+/// Contiguous keys may touch one chunk more than their length fills, and a ring has a partial for each rank.
+#[test]
+fn ranks_cost_merges_and_rescales() {
+    let facts = |context| super::Facts { keys: 10, slots: 10, context, ..draw(Kind::Normal, &mut Dice(6)).facts() };
+    let ranks = |shards, length| Some(ContextParallel { ranks: 4, shards, length });
+    let count = |changes: &str, context| {
+        let n = numerics(&format!("softmax.block=8 {changes}"));
+        let counts = super::count::Counts::of(Some(&n), &facts(context));
+        (counts.merges as u32, counts.rescales as u32, counts.partials)
+    };
+    let (contiguous, zigzag) = (ranks(Shards::Contiguous, 4), ranks(Shards::Zigzag, 3));
+    assert_eq!(count("", contiguous), (0, 2, false), "gathered keys are as on one rank");
+    assert_eq!(count("grid.context=ring_state", None), (0, 2, false));
+    // Ten keys may touch four chunks of four.
+    assert_eq!(count("grid.context=gather_partials", contiguous), (3, 2, true));
+    assert_eq!(count("grid.context=ring_state", contiguous), (0, 5, false));
+    assert_eq!(count("grid.context=ring_lse", zigzag), (3, 3, true));
+    assert_eq!(count("grid.context=gather_partials grid.split=fixed_size(2)", contiguous), (8, 2, true));
+    assert_eq!(count("grid.context=gather_partials grid.split=fixed_size(2) grid.merge=tree", contiguous), (4, 2, true));
+    assert_eq!(count("grid.context=ring_lse grid.split=fixed_size(2) grid.merge=tree", contiguous), (8, 2, true));
+}
+
 /// For each kernel (and whether it drops the last key), the shares of f32 outputs of normal rows that exceed the bound of the base
 /// numerics, and the undeclared bound.
-fn caught(kernels: &[(&str, bool)], keys: usize, rows: u32) -> Vec<[f64; 2]> {
+fn caught(kernels: &[(&str, bool)], keys: usize, rows: u32, fp8: bool) -> Vec<[f64; 2]> {
     let declared = base();
     let judges = [Some(&declared), None];
     let mut dice = Dice(3);
     let mut over = vec![[0; 2]; kernels.len()];
     for _ in 0..rows {
         let d = 32;
-        let mut vector = |n: usize| (0..n).map(|_| Dtype::BF16.squeeze(dice.normal())).collect::<Vec<f32>>();
+        let mut vector = |n: usize, storage: Dtype| (0..n).map(|_| storage.squeeze(dice.normal())).collect::<Vec<f32>>();
+        let kv = if fp8 { Dtype::E4M3 } else { Dtype::BF16 };
         let row = Row {
-            q: vector(d),
-            k: (0..keys).map(|_| vector(d)).collect(),
-            v: (0..keys).map(|_| vector(4)).collect(),
+            q: vector(d, Dtype::BF16),
+            k: (0..keys).map(|_| vector(d, kv)).collect(),
+            v: (0..keys).map(|_| vector(4, kv)).collect(),
+            kv_scales: fp8.then_some([0.9, 0.7]),
             scale: 1.0 / (d as f32).sqrt(),
             softcap: None,
             slope: None,
             sink: None,
             out: Dtype::F32,
+            context: None,
         };
         let facts = row.facts();
         let Truth { o, sums, .. } = truth(&row, &judges.map(|judge| weighting(judge, &facts)));
@@ -389,10 +494,14 @@ fn losses_of_precision_exceed_the_f32_bound() {
         ("score.store=f16", false),
         ("", true),
     ];
-    for (keys, rows) in [(8, 60), (64, 60), (300, 20), (1000, 8)] {
-        for ((name, dropped), shares) in kernels.iter().zip(caught(&kernels, keys, rows)) {
+    for (keys, rows, fp8) in [(8, 60, false), (64, 60, false), (300, 20, false), (1000, 8, false), (8, 60, true), (64, 60, true)]
+    {
+        for ((name, dropped), shares) in kernels.iter().zip(caught(&kernels, keys, rows, fp8)) {
             let name = if *dropped { "dropped last key" } else { name };
-            println!("{keys} keys, {name}: {:.3} exceed the declared bound, {:.3} the undeclared one", shares[0], shares[1]);
+            println!(
+                "{keys} keys, 8-bit {fp8}, {name}: {:.3} exceed the declared bound, {:.3} the undeclared one",
+                shares[0], shares[1]
+            );
             assert!(keys > 64 || shares[0] > 0.5, "{keys} keys, {name}: {shares:?}");
         }
     }

@@ -26,7 +26,7 @@ pub enum TensorName {
 
 /// Values of captured tensors.
 pub trait CapturedValues {
-    /// One value, before rounding to the case's dtype.
+    /// One value, before rounding to the case's storage formats.
     ///
     /// `sequence_id` names a sequence of the file, `position` a token in it (a query row at a negative position asks for token 0),
     /// `head_label` a head: the KV head's label for K and V, `kv_label * 64 + group_label` for Q.
@@ -91,7 +91,8 @@ impl<'a> KnownSequence<'a> {
 impl Inputs {
     /// Makes the values of a valid case. `captured` is needed for [`Data::Captured`] only.
     ///
-    /// Captured values beyond the storage format's range become its largest finite number.
+    /// Captured values beyond the storage format's range become its largest finite number; in an 8-bit format, what is stored is the
+    /// value over the scale of its head.
     ///
     /// # Panics
     /// If literal data do not have the problem's shape (validation refuses that), or if captured values are needed and missing.
@@ -126,11 +127,20 @@ impl Inputs {
             Data::Literal(literal) => inputs.copy(literal),
             Data::Captured { sha256 } => {
                 let captured = captured.unwrap_or_else(|| panic!("the captured tensors {sha256} are not loaded"));
+                let scales = |label: u64| {
+                    let head = problem.kv_head_ids.iter().position(|&id| u64::from(id) == label);
+                    problem.kv_scales(head.unwrap_or(0))
+                };
                 inputs.each_row(problem, known, |tensor, sequence, position, head, row| {
                     let position = position.max(0) as u32;
+                    let (dtype, scale) = match tensor {
+                        TensorName::Q => (problem.dtype, 1.0),
+                        TensorName::K => (problem.kv_dtype(), scales(head).0),
+                        TensorName::V => (problem.kv_dtype(), scales(head).1),
+                    };
                     for (lane, slot) in row.iter_mut().enumerate() {
                         let value = captured.value(tensor, sequence, position, head as u32, lane as u32);
-                        *slot = round_finite(problem.dtype, value);
+                        *slot = round_finite(dtype, value / f64::from(scale));
                     }
                 });
             }

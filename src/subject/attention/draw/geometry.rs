@@ -1,10 +1,10 @@
 //! The problem and its data.
 
-use super::table::{CAUSAL, Caps, DIMS, HEADS, Kind, MAX_SPAN, REGIMES, ROWS, Rows, SEQUENCES};
+use super::table::{CAUSAL, Caps, DIMS, FP8, HEADS, Kind, MAX_SPAN, REGIMES, ROWS, Rows, SCALES, SEQUENCES, Scales};
 use super::{CapturedShape, Hints};
 use crate::number::Dtype;
 use crate::source::{Choose, Source};
-use crate::subject::attention::case::{Data, Problem, Regime, Sequence};
+use crate::subject::attention::case::{Data, Fp8Kv, Problem, Regime, Sequence};
 use crate::subject::attention::mask::{Anchor, Mask};
 
 /// Draws what is computed, and on which values.
@@ -69,6 +69,31 @@ pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hi
         out_dtype,
     };
     (problem, data)
+}
+
+/// Draws whether keys and values are in an 8-bit format, and its scales.
+///
+/// It comes after everything else, so that the other choices of a case do not depend on it.
+pub(super) fn fp8_kv(source: &mut dyn Source, problem: &mut Problem) {
+    let (share, of) = FP8[usize::from(problem.dtype == Dtype::F32)];
+    if !source.chance(share, of) {
+        return;
+    }
+    let dtype = source.pick(&[Dtype::E4M3, Dtype::E5M2]);
+    let kind = source.weighted(SCALES);
+    let mut scales = |first: f32| -> Vec<f32> {
+        let heads = if problem.kv_heads() > 1 && source.chance(1, 2) { problem.kv_heads() } else { 1 };
+        let scale = |n: usize| match kind {
+            Scales::One => 1.0,
+            // Heads apart by a factor of two each.
+            Scales::Quarter => first * [1.0, 2.0, 0.5, 4.0][n % 4],
+            Scales::Power => f32::from_bits((121 + source.below(8) as u32) << 23),
+            // From 1/64 up to 2.
+            Scales::Any => f32::from_bits((121 << 23) + source.below(7 << 23) as u32),
+        };
+        (0..heads).map(scale).collect()
+    };
+    problem.fp8_kv = Some(Fp8Kv { dtype, k_scales: scales(0.25), v_scales: scales(0.5) });
 }
 
 /// Lengths of a pinned shape are drawn as for no more than so many multiply-adds for each row and key.

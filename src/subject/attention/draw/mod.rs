@@ -4,6 +4,7 @@
 //! sequence with one row and one key, one head, one lane, dense without padding against a contiguous cache.
 
 mod geometry;
+mod ranks;
 mod schedule;
 mod table;
 
@@ -83,6 +84,9 @@ pub struct Hints<'a> {
     pub pins: Pins,
     /// Draw sequences of this file instead of values; at least one sequence has tokens.
     pub captured: Option<&'a CapturedShape>,
+    /// Whether training, and inference, are on one context-parallel rank in every case: their kernels do not say that they can be
+    /// more.
+    pub one_rank: [bool; 2],
 }
 
 /// Draws a valid case.
@@ -94,9 +98,13 @@ pub fn draw(source: &mut dyn Source, profile: Profile, hints: &Hints<'_>) -> Cas
     granules.extend(schedule::page(&cache));
     let chunk = source.boundary(&granules, caps.typical_kv);
     granules.push(chunk);
-    let (problem, data) = geometry::problem(source, caps, &granules, hints);
-    let train = schedule::train(source, &problem, &granules);
-    let infer = schedule::infer(source, &problem, cache, &granules, chunk);
+    let (mut problem, data) = geometry::problem(source, caps, &granules, hints);
+    let [train_alone, infer_alone] = hints.one_rank;
+    let mut train = schedule::train(source, &problem, &granules);
+    (train.context, train.head_ranks) = ranks::ranks(source, &problem, &granules, train_alone);
+    let mut infer = schedule::infer(source, &problem, cache, &granules, chunk);
+    (infer.context, infer.head_ranks) = ranks::ranks(source, &problem, &granules, infer_alone);
+    geometry::fp8_kv(source, &mut problem);
     Case { problem, train, infer, data }
 }
 

@@ -76,6 +76,28 @@ pub(super) const DIMS: &[(u32, u32)] =
 /// The causal mask. More than one step, prefix hits and budgets need the bottom-right one, so it leads.
 pub(super) const CAUSAL: &[(u32, Option<Anchor>)] = &[(15, None), (79, Some(Anchor::BottomRight)), (6, Some(Anchor::TopLeft))];
 
+/// `n` in `m` cases have keys and values in an 8-bit format: where q is in 16 bits, and where it is in f32, which no serving
+/// engine pairs with an 8-bit cache. One case in six in all: the scales meet every regime, layout and mask in a few thousand cases,
+/// and the other formats lose little.
+pub(super) const FP8: [(u32, u32); 2] = [(2, 9), (1, 16)];
+
+/// Where the scales of 8-bit keys and values come from. Scales of 1 hide a kernel that ignores them, and equal ones a kernel that takes
+/// one for the other (flashinfer#4979).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scales {
+    /// 1.
+    One,
+    /// 0.25 for keys, 0.5 for values.
+    Quarter,
+    /// Powers of two: the result is that of the same numbers in a wider format, bit for bit.
+    Power,
+    /// Every significand bit in use.
+    Any,
+}
+
+/// See [`Scales`].
+pub(super) const SCALES: &[(u32, Scales)] = &[(2, Scales::One), (3, Scales::Quarter), (4, Scales::Power), (7, Scales::Any)];
+
 /// How many of a sequence's positions are new rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rows {
@@ -112,6 +134,30 @@ pub(super) enum Steps {
 /// See [`Steps`].
 pub(super) const STEPS: &[(u32, Steps)] =
     &[(20, Steps::Whole), (26, Steps::Decode), (20, Steps::Verify), (18, Steps::EvenChunks), (16, Steps::Chunks)];
+
+/// Context-parallel ranks of a plan that has them. Two partial results commute, so order needs three; eight leave ranks empty
+/// wherever sequences are short.
+pub(super) const CONTEXT_RANKS: &[(u32, u32)] = &[(24, 2), (32, 3), (26, 4), (18, 8)];
+
+/// How long the chunks of context-parallel ranks are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Chunks {
+    /// Each chunk as much of the longest sequence: what schedulers do.
+    Even,
+    /// Around blocks, splits and pages, and anything else that fits into the longest sequence.
+    Boundary,
+    /// A multiple of a block, split or page: where the grid of one rank can be kept.
+    OnGrid,
+    /// At least the longest sequence: every rank but the first is empty.
+    Long,
+}
+
+/// See [`Chunks`].
+pub(super) const CHUNKS: &[(u32, Chunks)] =
+    &[(30, Chunks::Even), (40, Chunks::Boundary), (20, Chunks::OnGrid), (10, Chunks::Long)];
+
+/// Head-parallel ranks of a plan that has them. With as many as query heads a rank has one head, and KV heads are replicated.
+pub(super) const HEAD_RANKS: &[(u32, u32)] = &[(50, 2), (30, 4), (12, 3), (8, 8)];
 
 /// The kinds of [`Regime`](crate::subject::attention::Regime), without their parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

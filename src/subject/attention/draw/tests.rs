@@ -1,7 +1,7 @@
 use super::*;
 use crate::number::Dtype;
 use crate::source::{Choices, Stream};
-use crate::subject::attention::{Anchor, Cache, Data, Regime, Side, TrainLayout};
+use crate::subject::attention::{Anchor, Cache, ContextParallel, Data, Regime, Shards, Side, TrainLayout};
 use std::collections::BTreeMap;
 
 fn campaign(profile: Profile, cases: u64, granules: &[u32]) -> impl Iterator<Item = Case> {
@@ -13,6 +13,11 @@ fn is_permutation(order: &[u32], n: usize) -> bool {
     let mut sorted = order.to_vec();
     sorted.sort_unstable();
     sorted == (0..n as u32).collect::<Vec<_>>()
+}
+
+/// The ranks of both plans.
+fn plans(case: &Case) -> [(Option<ContextParallel>, u32); 2] {
+    [(case.train.context, case.train.head_ranks), (case.infer.context, case.infer.head_ranks)]
 }
 
 /// The rules a case must keep, written out once more.
@@ -31,8 +36,19 @@ fn check_rules(case: &Case) {
     if let Cache::Paged { page, .. } = case.infer.cache {
         assert!(page >= 1);
     }
+    if let Some(kv) = &p.fp8_kv {
+        for scales in [&kv.k_scales, &kv.v_scales] {
+            assert!(scales.len() == 1 || scales.len() == p.kv_heads());
+            assert!(scales.iter().all(|scale| (0.015..=4.0).contains(scale)), "{kv:?}");
+        }
+    }
     let stepwise = p.mask.causal == Some(Anchor::BottomRight);
     assert!(stepwise || case.infer.budget.is_none());
+    for (context, head_ranks) in plans(case) {
+        assert!(context.is_none_or(|it| [2, 3, 4, 8].contains(&it.ranks) && it.length >= 1));
+        let (ranks, kv_heads) = (head_ranks as usize, p.kv_heads());
+        assert!(p.q_heads().is_multiple_of(ranks) && (kv_heads.is_multiple_of(ranks) || ranks.is_multiple_of(kv_heads)));
+    }
     for (sequence, request) in p.sequences.iter().zip(&case.infer.requests) {
         assert!(request.hit < sequence.q || request.hit == 0);
         assert!(request.then >= 1 && request.reject < request.then && request.preempt != Some(0));
@@ -104,7 +120,7 @@ fn cases_are_fixed_for_ever() {
         campaign(profile, 50, &[64]).for_each(|case| digest.update(format!("{case:?}")));
     }
     let hex: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, "ce6a005c7159c97e");
+    assert_eq!(hex, "ab44b02722776a2b");
 }
 
 /// What a case has, as names to count.
@@ -114,6 +130,20 @@ fn features(case: &Case) -> Vec<String> {
     let mut add = |name: String| names.push(name);
     add(format!("sequences {}", p.sequences.len()));
     add(format!("dtype {} out {}", p.dtype, p.out_dtype));
+    match &p.fp8_kv {
+        None => add("plain kv".into()),
+        Some(kv) => {
+            add(format!("kv {} q {} out {}", kv.dtype, p.dtype, p.out_dtype));
+            let kind = |scale: f32| match scale {
+                1.0 => "1",
+                scale if scale.to_bits() << 9 == 0 => "2^n",
+                _ => "any",
+            };
+            for (name, scales) in [("k_scales", &kv.k_scales), ("v_scales", &kv.v_scales)] {
+                add(format!("{name} {} {}", if scales.len() > 1 { "per head" } else { "per tensor" }, kind(scales[0])));
+            }
+        }
+    }
     add(format!("causal {:?}", p.mask.causal));
     add(format!("heads {}x{}", p.kv_heads(), p.group_ids.len()));
     let optional = [
@@ -150,6 +180,34 @@ fn features(case: &Case) -> Vec<String> {
             add(format!("pages spare {} shuffled {} recycled {recycled}", spare > 0, shuffle != 0));
             if [1, 3, 4, 5, 15, 16, 17, 63, 64].contains(&page) {
                 add(format!("page {page}"));
+            }
+        }
+    }
+    for ((context, head_ranks), path) in plans(case).into_iter().zip(["train", "infer"]) {
+        if let Some(it) = context {
+            add(format!("{path} {:?} {}", it.shards, it.ranks));
+            let inside = |s: &crate::subject::attention::Sequence| it.chunk_of(i64::from(s.kv) - 1);
+            let last = p.sequences.iter().map(inside).max().unwrap_or(0);
+            for (name, has) in [
+                ("boundary inside", last > 0),
+                ("three chunks hit", last > 1),
+                ("empty rank", it.shards == Shards::Contiguous && last + 1 < it.ranks),
+                ("one chunk hit", last == 0),
+                ("no empty chunk", last + 1 == it.chunks()),
+                ("boundaries on 16", last > 1 && it.length.is_multiple_of(16)),
+            ] {
+                if has {
+                    add(format!("{path} {name}"));
+                }
+            }
+        }
+        for (name, has) in [
+            ("head ranks", head_ranks > 1),
+            ("KV heads replicated", head_ranks > p.kv_heads() as u32),
+            ("whole groups", head_ranks > 1 && head_ranks <= p.kv_heads() as u32),
+        ] {
+            if has {
+                add(format!("{path} {name}"));
             }
         }
     }
@@ -209,6 +267,23 @@ const REACHED: &[&str] = &[
     "dtype f16 out f16",
     "dtype bf16 out f32",
     "dtype f16 out f32",
+    "plain kv",
+    "kv e4m3 q bf16 out bf16",
+    "kv e4m3 q f16 out f16",
+    "kv e4m3 q bf16 out f32",
+    "kv e4m3 q f32 out f32",
+    "kv e5m2 q bf16 out bf16",
+    "kv e5m2 q f16 out f16",
+    "kv e5m2 q f16 out f32",
+    "kv e5m2 q f32 out f32",
+    "k_scales per tensor 1",
+    "k_scales per tensor 2^n",
+    "k_scales per tensor any",
+    "k_scales per head 2^n",
+    "k_scales per head any",
+    "v_scales per tensor any",
+    "v_scales per head 2^n",
+    "v_scales per head any",
     "causal None",
     "causal Some(BottomRight)",
     "causal Some(TopLeft)",
@@ -285,6 +360,40 @@ const REACHED: &[&str] = &[
     "kv 191",
     "kv 257",
     "kv 513",
+    "train Contiguous 2",
+    "train Contiguous 3",
+    "train Contiguous 4",
+    "train Contiguous 8",
+    "train Zigzag 2",
+    "train Zigzag 3",
+    "train Zigzag 4",
+    "train Zigzag 8",
+    "train boundary inside",
+    "train three chunks hit",
+    "train empty rank",
+    "train one chunk hit",
+    "train no empty chunk",
+    "train boundaries on 16",
+    "train head ranks",
+    "train KV heads replicated",
+    "train whole groups",
+    "infer Contiguous 2",
+    "infer Contiguous 3",
+    "infer Contiguous 4",
+    "infer Contiguous 8",
+    "infer Zigzag 2",
+    "infer Zigzag 3",
+    "infer Zigzag 4",
+    "infer Zigzag 8",
+    "infer boundary inside",
+    "infer three chunks hit",
+    "infer empty rank",
+    "infer one chunk hit",
+    "infer no empty chunk",
+    "infer boundaries on 16",
+    "infer head ranks",
+    "infer KV heads replicated",
+    "infer whole groups",
     "Dominant 1",
     "Dominant 20",
     "Dominant 88",
@@ -312,8 +421,17 @@ fn everything_is_reached() {
     let missing: Vec<&String> = wanted.iter().filter(|&name| !seen.contains_key(name)).collect();
     assert!(missing.is_empty(), "not reached: {missing:?}; reached: {seen:#?}");
     // A few common ones, so that a slip in a weight shows.
-    for (name, least) in [("Mirror", 1_800), ("causal Some(BottomRight)", 2_800), ("decode", 1_000), ("hit", 600), ("kv 65", 150)]
-    {
+    let fp8: u32 = seen.iter().filter(|(name, _)| name.starts_with("kv e")).map(|(_, count)| count).sum();
+    assert!((560..760).contains(&fp8), "8-bit KV in {fp8} of 4000, one in six is meant");
+    for (name, least) in [
+        ("Mirror", 1_800),
+        ("causal Some(BottomRight)", 2_800),
+        ("decode", 1_000),
+        ("hit", 600),
+        ("kv 65", 150),
+        ("train three chunks hit", 300),
+        ("infer KV heads replicated", 150),
+    ] {
         assert!(seen[name] >= least, "{name}: {}", seen[name]);
     }
 }

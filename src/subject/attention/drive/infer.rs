@@ -1,7 +1,8 @@
 //! The inference path: engine steps over a KV cache.
 
 use super::cache::KvCache;
-use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, refuse, schedule, strides};
+use super::heads::each_rank;
+use super::{Gather, NO_ROW, Observed, Observer, Poison, Produced, Stop, attributes, refuse, schedule, strides};
 use crate::subject::attention::kernel::{AttentionKernel, BlockTable, Call, PagedCall};
 use crate::subject::attention::{InferPlan, Inputs, Problem};
 use crate::tensor::Tensor;
@@ -19,10 +20,24 @@ pub fn infer(
     plan: &InferPlan,
     inputs: &Inputs,
     poison: Poison,
+    observer: Option<Observer<'_>>,
+) -> Result<Produced, Stop> {
+    refuse(kernel, &attributes(problem, INFER_BLOCK_Q, plan.context))?;
+    each_rank(problem, inputs, plan.head_ranks, observer, |problem, inputs, observer| {
+        steps(kernel, problem, plan, inputs, poison, observer)
+    })
+}
+
+/// The engine steps of one head-parallel rank.
+fn steps(
+    kernel: &dyn AttentionKernel,
+    problem: &Problem,
+    plan: &InferPlan,
+    inputs: &Inputs,
+    poison: Poison,
     mut observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    let attributes = attributes(problem, INFER_BLOCK_Q);
-    refuse(kernel, &attributes)?;
+    let attributes = attributes(problem, INFER_BLOCK_Q, plan.context);
     let mut gather = Gather::new(problem, kernel.has_lse());
     let mut cache = KvCache::new(problem, plan.cache, inputs, poison);
     let [q_stride, ..] = strides(inputs);
@@ -83,7 +98,7 @@ pub fn infer(
             prefix_lens: &prefix_lens,
         };
         if let Some(observer) = observer.as_mut() {
-            observer(Call::Paged(&call), &rows);
+            observer(Observed { call: Call::Paged(&call), rows: &rows, heads: 0..problem.q_heads() });
         }
         gather.call(&[rows.len()], &rows, |outputs| kernel.paged(&call, outputs))?;
         for entry in &step {

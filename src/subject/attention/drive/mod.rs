@@ -1,8 +1,11 @@
 //! The driver: lays a case out, calls the kernel, and gathers the results row by row.
 //!
-//! It owns layouts, page tables, canaries, poison and the sequence of steps. A kernel only computes.
+//! It owns layouts, page tables, canaries, poison and the sequence of steps. A kernel only computes. Of parallel ranks it owns those
+//! that share out the heads: each makes calls of its own. A context-parallel group is one call ([`Attributes::context`]), since its
+//! ranks must talk to each other.
 
 mod cache;
+mod heads;
 mod infer;
 mod schedule;
 mod train;
@@ -12,11 +15,12 @@ pub use schedule::{StepEntry, schedule};
 pub use train::train;
 
 use super::kernel::{AttentionKernel, Attributes, Call, KernelError, KvScales, Outputs};
-use super::{Inputs, Problem};
+use super::{ContextParallel, Inputs, Problem};
 use crate::finding::Fault;
 use crate::number::Dtype;
 use crate::tensor::{Index, Tensor};
 use std::cell::Cell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What dead slots hold: padding, spare and freed pages, tails of last pages.
@@ -86,13 +90,24 @@ impl Produced {
     }
 }
 
-/// Sees every call before it is made; `rows[n]` is the packed row of the call's flattened query row `n`, or [`NO_ROW`].
-pub type Observer<'a> = &'a mut dyn FnMut(Call<'_>, &[u32]);
+/// A call as the driver makes it.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The call.
+    pub call: Call<'a>,
+    /// `rows[n]` is the packed row of the call's flattened query row `n`, or [`NO_ROW`].
+    pub rows: &'a [u32],
+    /// The problem's query heads that it computes: all of them, or a head-parallel rank's.
+    pub heads: Range<usize>,
+}
+
+/// Sees every call before it is made.
+pub type Observer<'a> = &'a mut dyn FnMut(Observed<'_>);
 
 /// A query slot of a call that belongs to no row: padding.
 pub const NO_ROW: u32 = u32::MAX;
 
-fn attributes(problem: &Problem, block_q: u32) -> Attributes<'_> {
+fn attributes(problem: &Problem, block_q: u32, context: Option<ContextParallel>) -> Attributes<'_> {
     Attributes {
         q_heads: problem.q_heads(),
         kv_heads: problem.kv_heads(),
@@ -105,7 +120,7 @@ fn attributes(problem: &Problem, block_q: u32) -> Attributes<'_> {
         alibi_slopes: problem.alibi_slopes.as_deref(),
         block_q: block_q as usize,
         kv_scales: problem.fp8_kv.as_ref().map(|kv| KvScales { k: &kv.k_scales, v: &kv.v_scales }),
-        context: None,
+        context,
         out_dtype: problem.out_dtype,
     }
 }
@@ -119,8 +134,15 @@ pub fn in_kernel() -> bool {
     IN_KERNEL.get()
 }
 
-/// Refuses a case whose meaning is not what the kernel declares: comparing it would raise a false alarm.
+/// Refuses a case whose meaning is not what the kernel declares (comparing it would raise a false alarm), and ranks that it does
+/// not say it can work as.
 fn refuse(kernel: &dyn AttentionKernel, attributes: &Attributes<'_>) -> Result<(), Stop> {
+    if let Some(context) = attributes.context.filter(|_| !kernel.context_parallel()) {
+        return Err(Stop::Unsupported(format!(
+            "{} context-parallel ranks, and the kernel does not say that it can",
+            context.ranks
+        )));
+    }
     attributes.fit(&kernel.conventions()).map_err(Stop::Unsupported)
 }
 

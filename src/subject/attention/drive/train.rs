@@ -1,6 +1,7 @@
 //! The training path: the whole batch in one call, padded or packed.
 
-use super::{Gather, NO_ROW, Observer, Poison, Produced, Stop, attributes, copy_rows, refuse, strides};
+use super::heads::each_rank;
+use super::{Gather, NO_ROW, Observed, Observer, Poison, Produced, Stop, attributes, copy_rows, refuse, strides};
 use crate::subject::attention::kernel::{AttentionKernel, Call, DenseCall, VarlenCall};
 use crate::subject::attention::{Inputs, Problem, Side, TrainLayout, TrainPlan};
 use crate::tensor::Tensor;
@@ -17,13 +18,13 @@ pub fn train(
     poison: Poison,
     observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    refuse(kernel, &attributes(problem, plan.block_q))?;
-    match plan.layout {
+    refuse(kernel, &attributes(problem, plan.block_q, plan.context))?;
+    each_rank(problem, inputs, plan.head_ranks, observer, |problem, inputs, observer| match plan.layout {
         TrainLayout::Varlen => varlen(kernel, problem, plan, inputs, observer),
         TrainLayout::Dense { side, pad_q, pad_kv } => {
             dense(kernel, problem, plan, inputs, (side, pad_q, pad_kv), poison, observer)
         }
-    }
+    })
 }
 
 fn varlen(
@@ -33,7 +34,7 @@ fn varlen(
     inputs: &Inputs,
     observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    let attributes = attributes(problem, plan.block_q);
+    let attributes = attributes(problem, plan.block_q, plan.context);
     let [q_stride, k_stride, v_stride] = strides(inputs);
     let in_order = plan.order.iter().enumerate().all(|(slot, &n)| slot == n as usize);
     let reordered = (!in_order).then(|| {
@@ -65,7 +66,7 @@ fn varlen(
     }
     let call = VarlenCall { attributes: &attributes, q, k, v, cu_seqlens_q: &cu_seqlens_q, cu_seqlens_k: &cu_seqlens_k };
     if let Some(observer) = observer {
-        observer(Call::Varlen(&call), &rows);
+        observer(Observed { call: Call::Varlen(&call), rows: &rows, heads: 0..problem.q_heads() });
     }
     let mut gather = Gather::new(problem, kernel.has_lse());
     gather.call(&[rows.len()], &rows, |outputs| kernel.varlen(&call, outputs))?;
@@ -81,7 +82,7 @@ fn dense(
     poison: Poison,
     observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    let attributes = attributes(problem, plan.block_q);
+    let attributes = attributes(problem, plan.block_q, plan.context);
     let batch = problem.sequences.len();
     let longest =
         |length: fn(&crate::subject::attention::Sequence) -> u32| problem.sequences.iter().map(length).max().unwrap_or(0);
@@ -119,7 +120,7 @@ fn dense(
     let call =
         DenseCall { attributes: &attributes, q: &q, k: &k, v: &v, padding: side, lengths_q: &lengths_q, lengths_kv: &lengths_kv };
     if let Some(observer) = observer {
-        observer(Call::Dense(&call), &rows);
+        observer(Observed { call: Call::Dense(&call), rows: &rows, heads: 0..problem.q_heads() });
     }
     let mut gather = Gather::new(problem, kernel.has_lse());
     gather.call(&[batch, seq_q], &rows, |outputs| kernel.dense(&call, outputs))?;

@@ -59,6 +59,10 @@ impl AttentionKernel for Digests {
         self.0.numerics()
     }
 
+    fn context_parallel(&self) -> bool {
+        self.0.context_parallel()
+    }
+
     fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
         self.run(Call::Varlen(call), outputs)
     }

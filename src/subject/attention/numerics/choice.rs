@@ -157,7 +157,9 @@ fields! {
     pub enum Descale {
         /// Each key and value is multiplied first, rounded to f32.
         OnLoad = "on_load",
-        /// The key's scale is multiplied into the softmax scale, the value's into the finished output (FlashAttention 3).
+        /// The key's scale is multiplied into the softmax scale, `f32(scale * k_scale)`, or under `folded_log2e` into
+        /// `c`, `f32(c * k_scale)`, while scores stay raw; the value's into the final normalisation: `f32(acc / l) * v_scale`, or
+        /// `acc * f32(f32(1 / l) * v_scale)`. A split does so before its partial is merged (FlashAttention 3).
         Folded = "folded",
     }
 }
@@ -168,9 +170,9 @@ fields! {
         AllGather = "all_gather",
         /// Each chunk gives partials, gathered and merged by their place in the sequence (decode context parallelism).
         GatherPartials = "gather_partials",
-        /// The unnormalised state goes from chunk to chunk, beginning with the row's own rank (ring attention).
+        /// The unnormalised state goes around the ring, beginning with the row's own rank (ring attention).
         RingState = "ring_state",
-        /// Each chunk gives partials, merged as they arrive around the ring, the row's own rank first.
+        /// Each rank gives a partial, merged as they arrive around the ring, the row's own rank first (ring-flash-attention).
         RingLse = "ring_lse",
     }
 }

@@ -12,6 +12,7 @@ pub use choice::{
 pub(super) use rule::MAX_SPLITS;
 pub use rule::{BlockRule, Launch, SplitRule};
 
+use super::plan::ContextParallel;
 use crate::input_error::unknown;
 use crate::number::Dtype;
 
@@ -102,6 +103,22 @@ pub struct Grid {
     pub partial_dtype: Dtype,
     /// How context-parallel ranks work together.
     pub context: Context,
+}
+
+impl Grid {
+    /// Whether results pass through partials, even a single one, in a call of these ranks.
+    pub fn has_partials(&self, ranks: Option<ContextParallel>) -> bool {
+        let by_rank = ranks.is_some() && matches!(self.context, Context::GatherPartials | Context::RingLse);
+        self.split != Split::None || by_rank
+    }
+
+    /// How partials are merged in a call of these ranks: around a ring one after the other, whatever `grid.merge` says.
+    pub fn merge_under(&self, ranks: Option<ContextParallel>) -> Merge {
+        match self.context {
+            Context::RingLse if ranks.is_some() => Merge::Sequential,
+            _ => self.merge,
+        }
+    }
 }
 
 /// The arithmetic contract of an attention kernel.

@@ -10,9 +10,9 @@
 //! 2. Every *bound* below is built from non-negative numbers by +, *, / with fewer than 2^20 roundings on any path, so its
 //!    computed value is short of its exact one by a factor of at most `1 - 2^-32`. That, and the `1 + 2^-30` of fact 1, are
 //!    covered once, by multiplying the finished bound by [`SLACK`] = 1 + 2^-28. Rows with `n + d > 2^18` are not attempted.
-//! 3. Operands are F32 or narrower: a product of two is exact in `f64` (48 bits, exponents within +-300), and no score can
-//!    overflow or underflow (between 2^-600 and 2^600, softcap's quotient included). Underflow concerns weights and their
-//!    products only.
+//! 3. Queries are F32 or narrower; keys and values too, or 8-bit numbers (4 significant bits) times an F32 scale, 28 bits together:
+//!    `q k` is exact in `f64` (at most 52 bits, exponents within +-320), and no score can overflow or underflow (between 2^-600
+//!    and 2^600, softcap's quotient included). Underflow concerns weights and their products only.
 //!
 //! **Scores.** `G = scale * sum|q k|`. The dot product errs by fact 1, the scaling by one rounding: together
 //! `|s^ - s| <= (h + 1) u G`. Softcap: `z = c tanh(s/c)` has slope at most 1 in `s`, so the error so far passes

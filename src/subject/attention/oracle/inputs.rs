@@ -16,7 +16,8 @@ struct Span {
     keys: u32,
 }
 
-/// A problem's operands, decoded exactly. K and V are kept head by head, so that a row reads them in one stretch.
+/// A problem's operands, decoded exactly; what is stored in 8 bits is multiplied with its scale, exactly too. K and V are kept head
+/// by head, so that a row reads them in one stretch.
 #[derive(Debug)]
 pub(super) struct Inputs {
     spans: Vec<Span>,
@@ -33,9 +34,9 @@ pub(super) struct Inputs {
     out: Dtype,
     /// `[total_q, q_heads, d_qk]`.
     q: Vec<f64>,
-    /// `[kv_heads, total_kv, d_qk]`.
+    /// `[kv_heads, total_kv, d_qk]`, scaled.
     k: Vec<f64>,
-    /// `[kv_heads, total_kv, d_v]`.
+    /// `[kv_heads, total_kv, d_v]`, scaled.
     v: Vec<f64>,
     /// The largest finite |v|.
     v_max: f64,
@@ -156,9 +157,18 @@ impl Inputs {
         by_head(&mut self.q, q, first_row, 1, self.q_heads * self.d_qk);
         by_head(&mut self.k, k, first_key, kv_heads, self.d_qk);
         by_head(&mut self.v, v, first_key, kv_heads, self.d_v);
-        self.all_finite = [q, k, v].into_iter().all(|tensor| largest_bits(tensor) <= tensor.dtype.max_finite_bits());
+        let mut v_scale = 1.0;
+        let mut scales_finite = true;
+        if let Some(kv) = &problem.fp8_kv {
+            descale(&mut self.k, &kv.k_scales, kv_heads);
+            descale(&mut self.v, &kv.v_scales, kv_heads);
+            v_scale = kv.v_scales.iter().fold(0.0, |most, &scale| f64::from(scale.abs()).max(most));
+            scales_finite = kv.k_scales.iter().chain(&kv.v_scales).all(|scale| scale.is_finite());
+        }
+        let finite = |tensor: &Tensor| largest_bits(tensor) <= tensor.dtype.max_finite_bits();
+        self.all_finite = scales_finite && [q, k, v].into_iter().all(finite);
         self.v_max = if self.all_finite {
-            v.dtype.to_f64(largest_bits(v))
+            v.dtype.to_f64(largest_bits(v)) * v_scale
         } else {
             self.v.iter().filter(|v| v.is_finite()).fold(0.0, |max, v| v.abs().max(max))
         };
@@ -238,6 +248,15 @@ fn largest_bits(tensor: &Tensor) -> u32 {
     let mask = tensor.dtype.magnitude_mask();
     // Magnitudes fit 31 bits, and signed maxima are what vector units have.
     tensor.bits.iter().fold(0, |largest: i32, bits| largest.max((bits & mask) as i32)) as u32
+}
+
+/// Multiplies what is stored, head by head, with the scale of its head: exactly, 4 by 24 significant bits.
+fn descale(stored: &mut [f64], scales: &[f32], heads: usize) {
+    let per_head = stored.len() / heads;
+    for head in 0..heads {
+        let scale = f64::from(scales[if scales.len() > 1 { head } else { 0 }]);
+        stored[head * per_head..(head + 1) * per_head].iter_mut().for_each(|x| *x *= scale);
+    }
 }
 
 /// Decodes `[total, heads, d]` into `[heads, total, d]`.

@@ -139,11 +139,12 @@ impl Reference {
         let keys = hull(&facts, &self.actual, work.rows.clone());
         let group = view.attributes.q_heads / view.attributes.kv_heads;
         let numerics = self.numerics.resolved(&facts.launch());
-        let arithmetic = Arithmetic::new(&numerics, &self.actual, view.attributes);
+        let mut arithmetic = Arithmetic::new(&numerics, &self.actual, view.attributes);
         let tile = if self.by_tile() { facts.block_q } else { 1 };
         for kv_head in work.heads.start / group..work.heads.end.div_ceil(group) {
             let home = (entry.home(kv_head) % scratch.gathered.len() as u64) as usize;
-            scratch.gathered[home].read(view, entry, kv_head, keys.clone());
+            arithmetic.at(kv_head);
+            scratch.gathered[home].read(view, entry, kv_head, arithmetic.on_load, keys.clone());
             let heads = work.heads.start.max(kv_head * group)..work.heads.end.min((kv_head + 1) * group);
             let mut first = work.rows.start;
             while first < work.rows.end {
@@ -175,7 +176,7 @@ impl Reference {
             state.position = state.layout.lay(numerics, &self.actual, facts, row);
         }
         if rows.len() > 1 {
-            scratch.tile.cut(numerics, facts, hull(facts, &self.actual, rows));
+            scratch.tile.cut(numerics, facts, rows.start, hull(facts, &self.actual, rows));
         }
     }
 
@@ -202,7 +203,7 @@ impl Reference {
             query.clear();
             view::decode(view.q.dtype, &view.q.bits[index * d..(index + 1) * d], query);
             if self.numerics.score.scale == ScaleAt::OnQuery {
-                query.iter_mut().for_each(|x| *x *= view.attributes.softmax_scale);
+                query.iter_mut().for_each(|x| *x *= arithmetic.scale);
             }
             if R::ON && row == traced {
                 state.begin(arithmetic, head, query, gathered, sum, recorder);
@@ -258,6 +259,10 @@ impl AttentionKernel for Reference {
 
     fn numerics(&self) -> Option<Numerics> {
         Some(self.profile.unwrap_or(self.numerics))
+    }
+
+    fn context_parallel(&self) -> bool {
+        true
     }
 
     fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {

@@ -6,9 +6,9 @@ use super::sum::{self, SumScratch};
 use super::trace::{Label, Recorder};
 use super::view::Gathered;
 use crate::number::{Dtype, truncate_f64};
-use crate::subject::attention::conventions::{AlibiForm, CapOrder, Conventions, EmptyRow, LseBase, SinkInLse};
+use crate::subject::attention::conventions::{AlibiForm, CapOrder, Conventions, EmptyRow, LseBase, ScalesConvention, SinkInLse};
 use crate::subject::attention::kernel::Attributes;
-use crate::subject::attention::numerics::{Finish, MaxInit, Merge, Numerics, Passes, Rescale, ScaleAt, Split, Store, SumOf};
+use crate::subject::attention::numerics::{Descale, Finish, MaxInit, Merge, Numerics, Passes, Rescale, ScaleAt, Store, SumOf};
 use crate::subject::attention::recipe::{Cell, Layout};
 use std::ops::Range;
 
@@ -22,23 +22,58 @@ pub(super) struct Arithmetic<'a> {
     factor: Option<f32>,
     /// What turns a stored score into a natural one: the scale where scores are kept raw.
     raw_scale: Option<f32>,
+    /// What a query, a finished dot product or a raw score is multiplied with.
+    pub scale: f32,
+    /// What keys and values are multiplied with as they are read.
+    pub on_load: [f32; 2],
+    /// What the finished output is multiplied with.
+    on_output: f32,
 }
 
 impl<'a> Arithmetic<'a> {
     pub(super) fn new(numerics: &'a Numerics, actual: &'a Conventions, attributes: &'a Attributes<'a>) -> Self {
-        let folded = numerics.score.scale == ScaleAt::FoldedLog2e;
-        let raw = folded && attributes.softcap.is_none() && attributes.alibi_slopes.is_none();
-        let scale = attributes.softmax_scale;
-        // The product with log2 e is taken in double, as FlashAttention's host code does, and rounded once.
-        let factor = if raw { (f64::from(scale) * std::f64::consts::LOG2_E) as f32 } else { LOG2_E };
-        Arithmetic {
+        let mut arithmetic = Arithmetic {
             numerics,
             actual,
             attributes,
             exponential: Exponential::new(numerics.softmax.exp),
-            factor: folded.then_some(factor),
-            raw_scale: raw.then_some(scale),
-        }
+            factor: None,
+            raw_scale: None,
+            scale: attributes.softmax_scale,
+            on_load: [1.0; 2],
+            on_output: 1.0,
+        };
+        arithmetic.at(0);
+        arithmetic
+    }
+
+    /// Takes the scales of a KV head.
+    ///
+    /// Folded as FlashAttention 3 does it (hopper/flash_fwd_kernel_sm90.h, mainloop_fwd_sm90_tma_gmma_ws.hpp and softmax.h): the
+    /// key's scale is multiplied, in f32, into the softmax scale, or into its product with log2 e where scores stay raw; the value's
+    /// into the final normalisation, `acc * ((1 / l) * scale)`, or `(acc / l) * scale` where that divides. A split's partial
+    /// is normalised, and so scaled, before it is merged.
+    pub(super) fn at(&mut self, kv_head: usize) {
+        let attributes = self.attributes;
+        let scales = attributes.kv_scales.filter(|_| self.actual.kv_scales == ScalesConvention::Applied);
+        let (k, v) = scales.map_or((1.0, 1.0), |scales| scales.of(kv_head));
+        let on_scale = match self.numerics.kv.descale {
+            Descale::OnLoad => {
+                (self.on_load, self.on_output) = ([k, v], 1.0);
+                1.0
+            }
+            Descale::Folded => {
+                (self.on_load, self.on_output) = ([1.0; 2], v);
+                k
+            }
+        };
+        let folded = self.numerics.score.scale == ScaleAt::FoldedLog2e;
+        let raw = folded && attributes.softcap.is_none() && attributes.alibi_slopes.is_none();
+        self.scale = attributes.softmax_scale * on_scale;
+        // The product with log2 e is taken in double, as FlashAttention's host code does, and rounded once.
+        let by_log2e = (f64::from(attributes.softmax_scale) * std::f64::consts::LOG2_E) as f32;
+        self.factor = folded.then_some(if raw { by_log2e * on_scale } else { LOG2_E });
+        self.raw_scale = raw.then_some(self.scale);
     }
 
     /// From a finished dot product to the stored score.
@@ -47,7 +82,7 @@ impl<'a> Arithmetic<'a> {
         let scaled = match self.numerics.score.scale {
             ScaleAt::OnQuery => dot,
             ScaleAt::FoldedLog2e if self.raw_scale.is_some() => dot,
-            ScaleAt::OnScore | ScaleAt::FoldedLog2e => dot * self.attributes.softmax_scale,
+            ScaleAt::OnScore | ScaleAt::FoldedLog2e => dot * self.scale,
         };
         let cap = |s: f32| self.attributes.softcap.map_or(s, |cap| cap * core_math::tanhf(s / cap));
         let biased = |s: f32| match (self.attributes.alibi_slopes, self.actual.alibi) {
@@ -94,8 +129,8 @@ impl<'a> Arithmetic<'a> {
 
     fn divide(&self, acc: f32, l: f32) -> f32 {
         match self.numerics.finish {
-            Finish::Divide => acc / l,
-            Finish::Reciprocal => acc * (1.0 / l),
+            Finish::Divide => acc / l * self.on_output,
+            Finish::Reciprocal => acc * (1.0 / l * self.on_output),
         }
     }
 
@@ -104,7 +139,7 @@ impl<'a> Arithmetic<'a> {
     }
 
     fn unsplit(&self) -> bool {
-        self.numerics.grid.split == Split::None
+        !self.numerics.grid.has_partials(self.attributes.context)
     }
 }
 
@@ -373,7 +408,9 @@ impl Row {
 
     fn finish_unsplit(&mut self, arithmetic: &Arithmetic<'_>) -> f32 {
         let (max, factor, sum) = self.with_sink(arithmetic);
-        if !arithmetic.numerics.probs.normalised {
+        if arithmetic.numerics.probs.normalised {
+            self.acc.iter_mut().for_each(|x| *x *= arithmetic.on_output);
+        } else {
             let joined = arithmetic.attributes.sinks.is_some();
             for x in &mut self.acc {
                 *x = arithmetic.divide(if joined { *x * factor } else { *x }, sum);
@@ -388,7 +425,7 @@ impl Row {
     /// Merges the partials, and the sink last; the result lies in `acc`.
     fn finish_split<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
         let d = arithmetic.attributes.d_v;
-        match arithmetic.numerics.grid.merge {
+        match arithmetic.numerics.grid.merge_under(arithmetic.attributes.context) {
             Merge::Sequential => {
                 for part in 1..self.partial_lse.len() {
                     self.merge(arithmetic, 0, part, recorder);

@@ -91,8 +91,8 @@ impl Reference {
         self
     }
 
-    /// Every field spelled out, for files that must outlive changes of the presets: all numerics, `declared.*`, `actual.*`, and
-    /// `profile.*` where one is set.
+    /// Every field spelled out, for files that must outlive changes of the presets: all numerics, `declared.*`, `actual.*` (but
+    /// defaults of [`ADDED_CONVENTIONS`]), and `profile.*` where one is set.
     pub fn fields(&self) -> Vec<(String, String)> {
         let mut fields = Vec::new();
         let numerics = |prefix: &str, numerics: &Numerics, fields: &mut Vec<(String, String)>| {
@@ -103,7 +103,10 @@ impl Reference {
         numerics("", &self.numerics, &mut fields);
         for (prefix, conventions) in [("declared", &self.declared), ("actual", &self.actual)] {
             for field in Conventions::FIELDS {
-                fields.push((format!("{prefix}.{field}"), conventions.get(field).unwrap_or_default()));
+                let plain = conventions.get(field) == Conventions::default().get(field);
+                if !(plain && ADDED_CONVENTIONS.contains(&field)) {
+                    fields.push((format!("{prefix}.{field}"), conventions.get(field).unwrap_or_default()));
+                }
             }
         }
         if let Some(profile) = &self.profile {
@@ -148,7 +151,7 @@ impl Reference {
         for field in Conventions::FIELDS {
             for prefix in ["declared.", "actual."] {
                 let key = format!("{prefix}{field}");
-                if !seen.contains(&key) {
+                if !seen.contains(&key) && !ADDED_CONVENTIONS.contains(&field) {
                     return Err(format!("{key}: missing"));
                 }
             }
@@ -159,6 +162,9 @@ impl Reference {
 
 /// Fields of [`Numerics`] that the first files do not have; absent ones are as in `aligned`, which is what kernels did then.
 const ADDED_FIELDS: &[&str] = &["kv.descale", "grid.context"];
+
+/// Conventions that the first files do not have; they are written only where they are not the default.
+const ADDED_CONVENTIONS: &[&str] = &["kv_scales"];
 
 fn find_preset(name: &str) -> Result<Numerics, String> {
     let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
@@ -262,6 +268,8 @@ mod tests {
             ("actual.sink_in_lse", &["no"]),
             ("declared.alibi", &["key_index"]),
             ("actual.cap_order", &["bias_then_cap"]),
+            ("declared.kv_scales", &["ignored"]),
+            ("actual.kv_scales", &["ignored"]),
             ("profile", &["aligned", "p-bf16"]),
             ("profile.value.acc", &["bf16"]),
         ]

@@ -209,9 +209,11 @@ fn structure(train: &[(usize, Range<u32>)], infer: &[(usize, Range<u32>)]) -> Op
     }
     let split_cuts = |cells: &[(usize, Range<u32>)]| {
         let parts = cells.last().map_or(0, |(part, _)| part + 1);
-        (1..parts)
-            .filter_map(|n| cells.iter().filter(|(part, _)| *part == n).map(|(_, keys)| keys.start).min())
-            .collect::<Vec<_>>()
+        let first = |n| cells.iter().filter(|(part, _)| *part == n).map(|(_, keys)| keys.start).min();
+        // Around a ring they come in the order of arrival.
+        let mut cuts: Vec<u32> = (0..parts).filter_map(first).filter(|&start| start > a.start).collect();
+        cuts.sort_unstable();
+        cuts
     };
     let block_cuts = |cells: &[(usize, Range<u32>)]| {
         let mut cuts: Vec<u32> = cells.iter().map(|(_, keys)| keys.start).filter(|&start| start > a.start).collect();
@@ -241,10 +243,17 @@ fn structure(train: &[(usize, Range<u32>)], infer: &[(usize, Range<u32>)]) -> Op
     if left != right {
         return Some(sentence("one block", &left, &right));
     }
-    let first = |cells: &[(usize, Range<u32>)]| cells.first().map_or(0..0, |(_, keys)| keys.clone());
-    let (x, y) = (first(train), first(infer));
+    let at = train.iter().zip(infer).position(|(x, y)| x != y)?;
+    let ((part, x), (other, y)) = (&train[at], &infer[at]);
+    if x == y {
+        return Some(format!("Training has keys {}..{} in split {part}, inference in split {other}.", x.start, x.end));
+    }
+    let does = match at.checked_sub(1).map(|before| &train[before].1) {
+        None => "begins".into(),
+        Some(before) => format!("goes on after keys {}..{}", before.start, before.end),
+    };
     Some(format!(
-        "Training begins with keys {}..{}, inference with {}..{}: the same blocks in another order.",
+        "Training {does} with keys {}..{}, inference with {}..{}: the same blocks in another order.",
         x.start, x.end, y.start, y.end
     ))
 }

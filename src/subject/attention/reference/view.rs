@@ -112,6 +112,9 @@ impl<'a> View<'a> {
                 }
             }
         }
+        if let Some(ranks) = attributes.context.filter(|it| it.ranks == 0 || it.length == 0) {
+            return Err(KernelError::Failed(format!("{} context ranks with chunks of {}", ranks.ranks, ranks.length)));
+        }
         let entries = match call {
             Call::Varlen(call) => varlen_entries(call)?,
             Call::Dense(call) => dense_entries(call)?,
@@ -224,6 +227,13 @@ pub(super) fn decode(dtype: Dtype, bits: &[u32], out: &mut Vec<f32>) {
     }
 }
 
+/// Multiplies a run of numbers, each rounded to f32.
+fn scale(line: &mut [f32], by: f32) {
+    if by != 1.0 {
+        line.iter_mut().for_each(|x| *x *= by);
+    }
+}
+
 /// Lengthens a buffer to at least this.
 fn grow<T: Clone + Default>(buffer: &mut Vec<T>, length: usize) {
     if buffer.len() < length {
@@ -231,7 +241,7 @@ fn grow<T: Clone + Default>(buffer: &mut Vec<T>, length: usize) {
     }
 }
 
-/// The keys and values of one sequence and KV head, decoded.
+/// The keys and values of one sequence and KV head, decoded and multiplied with the scales that apply on load.
 ///
 /// A decode step reads the whole cache again for one row, so what was read last time stays: a key whose patterns are still the
 /// same is not decoded again. The patterns themselves are compared, so no cache can change unseen.
@@ -249,19 +259,22 @@ pub(super) struct Gathered {
     key_bits: Vec<u32>,
     value_bits: Vec<u32>,
     dtypes: Option<[Dtype; 2]>,
+    /// Of keys and values, as bits.
+    scales: [u32; 2],
     d_qk: usize,
     d_v: usize,
     line: Vec<f32>,
 }
 
 impl Gathered {
-    /// Reads the keys of a range, and no other slot.
-    pub(super) fn read(&mut self, view: &View<'_>, entry: &Entry<'_>, kv_head: usize, range: Range<u32>) {
+    /// Reads the keys of a range, and no other slot; `scales` are those of keys and values.
+    pub(super) fn read(&mut self, view: &View<'_>, entry: &Entry<'_>, kv_head: usize, scales: [f32; 2], range: Range<u32>) {
         let Attributes { kv_heads, d_qk, d_v, .. } = *view.attributes;
         let first = range.start - range.start % ABREAST as u32;
         let dtypes = Some([view.k.dtype, view.v.dtype]);
-        if (first, dtypes, d_qk, d_v) != (self.first, self.dtypes, self.d_qk, self.d_v) {
-            (self.first, self.dtypes, self.d_qk, self.d_v) = (first, dtypes, d_qk, d_v);
+        let scales = scales.map(f32::to_bits);
+        if (first, dtypes, scales, d_qk, d_v) != (self.first, self.dtypes, self.scales, self.d_qk, self.d_v) {
+            (self.first, self.dtypes, self.scales, self.d_qk, self.d_v) = (first, dtypes, scales, d_qk, d_v);
             self.held = range.start..range.start;
         }
         let count = (range.end - first) as usize;
@@ -301,14 +314,17 @@ impl Gathered {
         }
         k_held.copy_from_slice(k);
         v_held.copy_from_slice(v);
+        let [k_scale, v_scale] = self.scales.map(f32::from_bits);
         self.line.clear();
         decode(view.k.dtype, k, &mut self.line);
+        scale(&mut self.line, k_scale);
         let group = &mut self.keys[n / ABREAST * d_qk..(n / ABREAST + 1) * d_qk];
         for (lane, &x) in group.iter_mut().zip(&self.line) {
             lane[n % ABREAST] = x;
         }
         self.line.clear();
         decode(view.v.dtype, v, &mut self.line);
+        scale(&mut self.line, v_scale);
         self.values[n * d_v..(n + 1) * d_v].copy_from_slice(&self.line);
     }
 

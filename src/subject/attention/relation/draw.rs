@@ -1,23 +1,27 @@
 //! Which relations a case gets, and with which parameters.
 
 use super::{Relation, SidedRelation};
-use crate::finding::Path;
+use crate::finding::{Axis, Path};
 use crate::source::Source;
-use crate::subject::attention::{Case, Sequence, Side};
+use crate::subject::attention::{Case, ContextParallel, Sequence, Shards, Side};
 
 /// What is drawn by rotation: a path and a kind of relation.
 type Slot = (Path, fn(&Case, &mut dyn Source) -> Option<Relation>);
 
 /// Every meaningful pair, ordered so that two neighbours in the rotation look at different things.
-const ROTATION: [Slot; 20] = [
+const ROTATION: [Slot; 24] = [
     (Path::Infer, draw_chunk),
     (Path::Train, draw_padding),
     (Path::Infer, draw_prefix),
+    (Path::Train, draw_context_ranks),
+    (Path::Infer, draw_head_ranks),
     (Path::Train, draw_alone),
     (Path::Infer, draw_pages),
     (Path::Train, draw_stability),
     (Path::Infer, draw_alone),
     (Path::Train, draw_poison),
+    (Path::Infer, draw_context_ranks),
+    (Path::Train, draw_head_ranks),
     (Path::Infer, draw_stability),
     (Path::Train, draw_neighbour),
     (Path::Infer, draw_neighbour),
@@ -35,18 +39,22 @@ const ROTATION: [Slot; 20] = [
 /// `count` relations that fit the case, starting at place `turn` of the rotation; fewer when fewer fit.
 pub fn rotate(case: &Case, turn: u64, count: usize, source: &mut dyn Source) -> Vec<SidedRelation> {
     let start = (turn % ROTATION.len() as u64) as usize * count;
-    (0..ROTATION.len())
-        .map(|n| ROTATION[(start + n) % ROTATION.len()])
-        .filter_map(|(path, draw)| {
-            let relation = draw(case, source)?;
-            let sided = SidedRelation { path, relation };
-            // A variant that changes nothing would be a repeat under another name.
-            let variant = sided.apply(case)?;
-            let unchanged = matches!(relation, Relation::Repeat | Relation::Poison);
-            (unchanged || variant.case != *case).then_some(sided)
-        })
-        .take(count)
-        .collect()
+    (0..ROTATION.len()).filter_map(|n| draw(ROTATION[(start + n) % ROTATION.len()], case, source)).take(count).collect()
+}
+
+/// Every relation of one axis that fits the case, on both paths.
+pub fn along(case: &Case, axis: Axis, source: &mut dyn Source) -> Vec<SidedRelation> {
+    let drawn = ROTATION.into_iter().filter_map(|slot| draw(slot, case, source));
+    drawn.filter(|it| it.relation.axis() == axis).collect()
+}
+
+fn draw((path, draw): Slot, case: &Case, source: &mut dyn Source) -> Option<SidedRelation> {
+    let relation = draw(case, source)?;
+    let sided = SidedRelation { path, relation };
+    // A variant that changes nothing would be a repeat under another name.
+    let variant = sided.apply(case)?;
+    let unchanged = matches!(relation, Relation::Repeat | Relation::Poison);
+    (unchanged || variant.case != *case).then_some(sided)
 }
 
 /// The relations that take one feature of a plan away each: where a kernel differs from itself, one of them shows why.
@@ -56,8 +64,14 @@ pub fn undo(case: &Case) -> Vec<SidedRelation> {
         Relation::Chunk { rows: longest(case).max(1) },
         Relation::Pages { page: 0, shuffle: 0 },
         Relation::Bucket { size: 1 },
+        Relation::ContextRanks { context: None },
+        Relation::HeadRanks { ranks: 1 },
     ];
-    let train = [Relation::Padding { side: Side::Right, pad_q: 0, pad_kv: 0 }];
+    let train = [
+        Relation::Padding { side: Side::Right, pad_q: 0, pad_kv: 0 },
+        Relation::ContextRanks { context: None },
+        Relation::HeadRanks { ranks: 1 },
+    ];
     let sided = |path| move |relation| SidedRelation { path, relation };
     // Company shows on a few sequences or not at all.
     let alone = case.problem.sequences.iter().take(4).map(|it| Relation::Alone { seq: it.id });
@@ -129,6 +143,28 @@ fn draw_bucket(_: &Case, source: &mut dyn Source) -> Option<Relation> {
 fn draw_pages(_: &Case, source: &mut dyn Source) -> Option<Relation> {
     let page = [0, 1, 2, 3, 4, 7, 8, 16, 64][source.below(9) as usize];
     Some(Relation::Pages { page, shuffle: if page == 0 { 0 } else { source.below(1 << 16) } })
+}
+
+/// One rank where some plan has several, or several: three or more for the most part, since two partial results commute.
+fn draw_context_ranks(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    if (case.train.context.is_some() || case.infer.context.is_some()) && source.below(3) == 0 {
+        return Some(Relation::ContextRanks { context: None });
+    }
+    let longest = case.problem.sequences.iter().map(|s| s.kv).max().unwrap_or(0).max(1);
+    let ranks = [3, 4, 2, 8][source.below(4) as usize];
+    let shards = if source.below(2) == 0 { Shards::Contiguous } else { Shards::Zigzag };
+    let mut context = ContextParallel { ranks, shards, length: 1 };
+    context.length = match source.below(4) {
+        0 => longest.div_ceil(context.chunks()),
+        1 => 16 << source.below(3),
+        _ => 1 + source.below(u64::from(longest)) as u32,
+    };
+    Some(Relation::ContextRanks { context: Some(context) })
+}
+
+fn draw_head_ranks(case: &Case, source: &mut dyn Source) -> Option<Relation> {
+    let fitting: Vec<u32> = (1..=case.problem.q_heads() as u32).filter(|&ranks| case.problem.divides_heads(ranks)).collect();
+    (fitting.len() > 1).then(|| Relation::HeadRanks { ranks: fitting[source.below(fitting.len() as u64) as usize] })
 }
 
 fn longest(case: &Case) -> u32 {

@@ -5,12 +5,12 @@
 mod draw;
 mod text;
 
-pub use draw::{rotate, undo};
+pub use draw::{along, rotate, undo};
 
 use super::drive::schedule;
 use super::select::{Keep, Selection, fit_plans};
 use super::validate::{self, validate};
-use super::{Anchor, Cache, Case, Data, Literal, Request, Sequence, Side, TrainLayout};
+use super::{Anchor, Cache, Case, ContextParallel, Data, Literal, Request, Sequence, Shards, Side, TrainLayout};
 use crate::finding::{Axis, Path};
 
 /// One concrete change of a row's surroundings.
@@ -92,6 +92,16 @@ pub enum Relation {
         seq: u32,
         /// Rows lost.
         drop: u32,
+    },
+    /// Other context-parallel ranks, or none.
+    ContextRanks {
+        /// Who owns which positions.
+        context: Option<ContextParallel>,
+    },
+    /// Another number of head-parallel ranks.
+    HeadRanks {
+        /// Ranks, at least 1.
+        ranks: u32,
     },
 }
 
@@ -244,6 +254,8 @@ impl SidedRelation {
                 case = selection.apply(base);
                 same_inputs = false;
             }
+            (path, Relation::ContextRanks { context }) => *ranks_of(&mut case, path).0 = context,
+            (path, Relation::HeadRanks { ranks }) => *ranks_of(&mut case, path).1 = ranks,
             _ => return None,
         }
         Some(Variant { case, same_inputs, except })
@@ -252,12 +264,6 @@ impl SidedRelation {
     /// Simpler concrete forms of the same relation, simplest first.
     pub fn simpler(&self) -> Vec<SidedRelation> {
         use Relation::*;
-        let down = |n: u32, least: u32| {
-            let mut steps: Vec<u32> = vec![least, least + n.saturating_sub(least) / 2, n.saturating_sub(1)];
-            steps.retain(|&it| it >= least && it < n);
-            steps.dedup();
-            steps
-        };
         let mut forms = Vec::new();
         match self.relation {
             Repeat | Alone { .. } | Poison => {}
@@ -287,9 +293,46 @@ impl SidedRelation {
             Chunk { rows } => forms.extend(down(rows, 1).into_iter().map(|rows| Chunk { rows })),
             Prefix { hit } => forms.extend(down(hit, 0).into_iter().map(|hit| Prefix { hit })),
             PrefixStability { seq, drop } => forms.extend(down(drop, 1).into_iter().map(|drop| PrefixStability { seq, drop })),
+            ContextRanks { context } => {
+                forms.extend(simpler_context(context).into_iter().map(|context| ContextRanks { context }))
+            }
+            HeadRanks { ranks } => forms.extend(down(ranks, 1).into_iter().map(|ranks| HeadRanks { ranks })),
         }
         forms.into_iter().map(|relation| SidedRelation { relation, ..*self }).collect()
     }
+}
+
+/// Smaller values of a parameter: the least, half-way there, the next.
+fn down(n: u32, least: u32) -> Vec<u32> {
+    let mut steps: Vec<u32> = vec![least, least + n.saturating_sub(least) / 2, n.saturating_sub(1)];
+    steps.retain(|&it| it >= least && it < n);
+    steps.dedup();
+    steps
+}
+
+fn ranks_of(case: &mut Case, path: Path) -> (&mut Option<ContextParallel>, &mut u32) {
+    match path {
+        Path::Train => (&mut case.train.context, &mut case.train.head_ranks),
+        Path::Infer => (&mut case.infer.context, &mut case.infer.head_ranks),
+    }
+}
+
+/// Simpler context-parallel ranks, simplest first: none, fewer, each with one chunk, shorter chunks.
+pub(in crate::subject::attention) fn simpler_context(context: Option<ContextParallel>) -> Vec<Option<ContextParallel>> {
+    let Some(it) = context else { return Vec::new() };
+    let mut forms = vec![None];
+    forms.extend(down(it.ranks, 2).into_iter().map(|ranks| Some(ContextParallel { ranks, ..it })));
+    if it.shards != Shards::Contiguous {
+        forms.push(Some(ContextParallel { shards: Shards::Contiguous, ..it }));
+    }
+    forms.extend(down(it.length, 1).into_iter().map(|length| Some(ContextParallel { length, ..it })));
+    forms
+}
+
+/// A number that grows with the ranks, the chunks of each, and their length; 0 for none.
+pub(in crate::subject::attention) fn size_of_context(context: Option<ContextParallel>) -> u64 {
+    let shards = |it: ContextParallel| u64::from(it.shards != Shards::Contiguous);
+    context.map_or(0, |it| u64::from(it.ranks) + shards(it) + u64::from(it.length))
 }
 
 /// Adds a sequence that comes first in both plans. Drawn data gives it values of its own; literal data repeats the case's rows;
@@ -340,6 +383,7 @@ impl Relation {
             Relation::Chunk { .. } => Axis::Chunk,
             Relation::Prefix { .. } => Axis::Prefix,
             Relation::PrefixStability { .. } => Axis::PrefixStability,
+            Relation::ContextRanks { .. } | Relation::HeadRanks { .. } => Axis::Ranks,
         }
     }
 
@@ -365,7 +409,8 @@ impl Relation {
             NeighbourJoins { join: n, .. } | Position { rotate: n } | Bucket { size: n } => sum(&[n]),
             Padding { pad_q, pad_kv, .. } => sum(&[pad_q, pad_kv]),
             Pages { page, shuffle } => u64::from(page) + u64::from(shuffle != 0),
-            Chunk { rows: n } | Prefix { hit: n } | PrefixStability { drop: n, .. } => sum(&[n]),
+            Chunk { rows: n } | Prefix { hit: n } | PrefixStability { drop: n, .. } | HeadRanks { ranks: n } => sum(&[n]),
+            ContextRanks { context } => size_of_context(context),
         }
     }
 }

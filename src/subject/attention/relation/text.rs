@@ -3,7 +3,7 @@
 use super::{Relation, SidedRelation};
 use crate::finding::Path;
 use crate::input_error::unknown;
-use crate::subject::attention::Side;
+use crate::subject::attention::{ContextParallel, Shards, Side};
 use std::fmt;
 use std::str::FromStr;
 
@@ -28,6 +28,15 @@ impl fmt::Display for SidedRelation {
             Chunk { rows } => write!(f, "chunk rows={rows}"),
             Prefix { hit } => write!(f, "prefix hit={hit}"),
             PrefixStability { seq, drop } => write!(f, "prefix_stability seq={seq} drop={drop}"),
+            ContextRanks { context: None } => write!(f, "context_none"),
+            ContextRanks { context: Some(ContextParallel { ranks, shards, length }) } => {
+                let shards = match shards {
+                    Shards::Contiguous => "contiguous",
+                    Shards::Zigzag => "zigzag",
+                };
+                write!(f, "context_{shards} ranks={ranks} length={length}")
+            }
+            HeadRanks { ranks } => write!(f, "head_ranks ranks={ranks}"),
         }
     }
 }
@@ -67,6 +76,11 @@ impl FromStr for SidedRelation {
         };
         let get = |key: &str| wide(key).map(|value| value as u32);
         use Relation::*;
+        let context = |shards| -> Result<Relation, String> {
+            // Bounds as in a plan: see `validate`.
+            let (ranks, length) = (get("ranks")?.max(2), get("length")?.max(1));
+            Ok(ContextRanks { context: Some(ContextParallel { ranks, shards, length }) })
+        };
         let relation = match name {
             "repeat" => Repeat,
             "alone" => Alone { seq: get("seq")? },
@@ -82,6 +96,10 @@ impl FromStr for SidedRelation {
             "chunk" => Chunk { rows: get("rows")? },
             "prefix" => Prefix { hit: get("hit")? },
             "prefix_stability" => PrefixStability { seq: get("seq")?, drop: get("drop")? },
+            "context_none" => ContextRanks { context: None },
+            "context_contiguous" => context(Shards::Contiguous)?,
+            "context_zigzag" => context(Shards::Zigzag)?,
+            "head_ranks" => HeadRanks { ranks: get("ranks")?.max(1) },
             other => {
                 let known = [
                     "repeat",
@@ -98,6 +116,10 @@ impl FromStr for SidedRelation {
                     "chunk",
                     "prefix",
                     "prefix_stability",
+                    "context_none",
+                    "context_contiguous",
+                    "context_zigzag",
+                    "head_ranks",
                 ];
                 return Err(unknown("relation", other, &known));
             }

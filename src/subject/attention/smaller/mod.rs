@@ -9,16 +9,17 @@ pub(super) use size::size;
 
 use size::DEFAULT_BLOCK_Q;
 
-use super::relation::{Relation, SidedRelation};
+use super::relation::{Relation, SidedRelation, simpler_context};
 use super::select::{Keep, Selection, fit_plans};
 use super::trial::{Checks, Trial};
-use super::{Anchor, Cache, Case, Data, InferPlan, Inputs, Literal, Problem, Regime, Request, Side, TrainLayout};
+use super::{Anchor, Cache, Case, Data, Fp8Kv, InferPlan, Inputs, Literal, Problem, Regime, Request, Side, TrainLayout};
 use crate::number::{Class, Dtype};
 use crate::subject::Candidate;
 
 /// One kind of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
+    Storage,
     Sequences,
     Lengths,
     Heads,
@@ -32,9 +33,10 @@ enum Pass {
     Labels,
 }
 
-/// Lengths, heads and dims come once more between literal bits and simpler values: a key that made a boundary visible stays what
+/// Storage comes first: in a wider format fewer keys show the same. Lengths, heads and dims come once more between literal bits and simpler values: a key that made a boundary visible stays what
 /// it is when others go, and simple values show less.
-const PASSES: [Pass; 14] = [
+const PASSES: [Pass; 15] = [
+    Pass::Storage,
     Pass::Sequences,
     Pass::Lengths,
     Pass::Heads,
@@ -63,7 +65,7 @@ pub(super) fn positions(trial: &Trial, pass: usize) -> Option<usize> {
         Pass::Dims => 2,
         Pass::TrainPlan => 1,
         Pass::InferPlan => 1 + problem.sequences.len(),
-        Pass::Mask | Pass::Relation | Pass::Literal | Pass::Labels => 1,
+        Pass::Storage | Pass::Mask | Pass::Relation | Pass::Literal | Pass::Labels => 1,
         Pass::Values => match &trial.case.data {
             Data::Literal(literal) => VALUE_CHUNKS + literal.q.len() + literal.k.len() + literal.v.len(),
             _ => 0,
@@ -77,9 +79,13 @@ pub(super) fn smaller(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs, pass: usi
     };
     let case = &trial.case;
     match PASSES[pass] {
+        Pass::Storage => structural(case.problem.fp8_kv.iter().map(|_| plain_kv(case)).collect()),
         Pass::Sequences => {
             let apart = if position == 0 { apart(trial) } else { None };
-            apart.into_iter().chain(structural(vec![without_sequence(case, position)])).collect()
+            let without = without_sequence(case, position);
+            let mut candidates: Vec<Candidate<Trial>> = apart.into_iter().chain(structural(vec![without.clone()])).collect();
+            candidates.extend(one_place_less(trial, without));
+            candidates
         }
         Pass::Lengths => {
             let mut cases = lengths(case, position / LENGTH_STEPS, position % LENGTH_STEPS);
@@ -129,6 +135,14 @@ pub(super) fn redraw(trial: &Trial, n: u32) -> Option<Trial> {
 fn without_sequence(case: &Case, n: usize) -> Case {
     let kept = (0..case.problem.sequences.len()).filter(|&it| it != n);
     Selection::sequences(&case.problem, kept).apply(case)
+}
+
+/// A rotation of the batch goes one place less far where a sequence is gone.
+fn one_place_less(trial: &Trial, case: Case) -> Option<Candidate<Trial>> {
+    let Checks::Only { oracle, pair, relation: Some(sided) } = trial.checks else { return None };
+    let Relation::Position { rotate: rotate @ 2.. } = sided.relation else { return None };
+    let relation = Some(SidedRelation { relation: Relation::Position { rotate: rotate - 1 }, ..sided });
+    Some(Candidate { trial: Trial { case, checks: Checks::Only { oracle, pair, relation } }, redraw: true })
 }
 
 /// Smaller values of a length, boldest first: halving, then single steps.
@@ -283,6 +297,8 @@ fn train_plans(case: &Case) -> Vec<Case> {
     }
     cases.push(changed(case, |case| case.train.order = identity(case.train.order.len())));
     cases.push(changed(case, |case| case.train.block_q = DEFAULT_BLOCK_Q));
+    cases.extend(simpler_context(case.train.context).into_iter().map(|it| changed(case, |case| case.train.context = it)));
+    cases.extend(fewer_heads(case, case.train.head_ranks).map(|ranks| changed(case, |case| case.train.head_ranks = ranks)));
     cases
 }
 
@@ -312,7 +328,18 @@ fn infer_plans(case: &Case) -> Vec<Case> {
     for bucket in down(case.infer.bucket, 1) {
         plan(&|infer| infer.bucket = bucket);
     }
+    for context in simpler_context(case.infer.context) {
+        plan(&|infer| infer.context = context);
+    }
+    for ranks in fewer_heads(case, case.infer.head_ranks) {
+        plan(&|infer| infer.head_ranks = ranks);
+    }
     cases
+}
+
+/// Fewer head-parallel ranks that the heads can be divided between, the fewest first.
+fn fewer_heads(case: &Case, ranks: u32) -> impl Iterator<Item = u32> {
+    (1..ranks).filter(|&ranks| case.problem.divides_heads(ranks))
 }
 
 fn requests(case: &Case, n: usize) -> Vec<Case> {
@@ -373,7 +400,57 @@ fn masks(case: &Case) -> Vec<Case> {
         problem(&|it| it.mask.causal = Some(Anchor::BottomRight));
     }
     problem(&|it| it.softmax_scale = 1.0);
+    if let Some(kv) = &case.problem.fp8_kv {
+        let scales = |pick: &dyn Fn(&mut Fp8Kv) -> &mut Vec<f32>, scales: Vec<f32>| {
+            changed(case, |case| case.problem.fp8_kv.iter_mut().for_each(|kv| *pick(kv) = scales.clone()))
+        };
+        for scale in simpler_scales(&kv.k_scales) {
+            cases.push(scales(&|kv| &mut kv.k_scales, scale));
+        }
+        for scale in simpler_scales(&kv.v_scales) {
+            cases.push(scales(&|kv| &mut kv.v_scales, scale));
+        }
+    }
     cases
+}
+
+/// Keys and values in the format of q: literal ones as what they mean, scale included, as far as that format holds it.
+fn plain_kv(case: &Case) -> Case {
+    let mut plain = case.clone();
+    plain.problem.fp8_kv = None;
+    let (from, to) = (case.problem.kv_dtype(), case.problem.dtype);
+    if let Data::Literal(literal) = &mut plain.data {
+        let heads = case.problem.kv_heads();
+        let convert = |bits: &mut [u32], d: u32, scale: &dyn Fn(usize) -> f32| {
+            for (n, head) in bits.chunks_exact_mut(d as usize).enumerate() {
+                let scale = f64::from(scale(n % heads));
+                head.iter_mut().for_each(|bits| {
+                    let value = from.to_f64(*bits) * scale;
+                    *bits = to.round_f64(value.clamp(-to.max_finite(), to.max_finite()));
+                });
+            }
+        };
+        convert(&mut literal.k, case.problem.d_qk, &|head| case.problem.kv_scales(head).0);
+        convert(&mut literal.v, case.problem.d_v, &|head| case.problem.kv_scales(head).1);
+    }
+    plain
+}
+
+/// All 1; one for all heads; each one alone 1, a power of two, or of fewer significant bits.
+fn simpler_scales(scales: &[f32]) -> Vec<Vec<f32>> {
+    let mut simpler = vec![vec![1.0]];
+    if scales.len() > 1 {
+        simpler.extend(scales.iter().map(|&scale| vec![scale]));
+    }
+    for n in 0..scales.len() {
+        let values = simpler_values(Dtype::F32, scales[n].to_bits()).into_iter().map(f32::from_bits);
+        for value in values.filter(|&value| value > 0.0) {
+            let mut scales = scales.to_vec();
+            scales[n] = value;
+            simpler.push(scales);
+        }
+    }
+    simpler
 }
 
 fn relations(trial: &Trial) -> Vec<Candidate<Trial>> {
@@ -458,7 +535,7 @@ fn values(trial: &Trial, position: usize) -> Vec<Candidate<Trial>> {
             let (from, to) = (bits.len() * part / parts, bits.len() * (part + 1) / parts);
             bits[from..to].fill(value);
         };
-        let one = trial.case.problem.dtype.round_f64(1.0);
+        let one = dtype_of(&trial.case.problem, tensor).round_f64(1.0);
         return vec![with(&|literal| chunk(literal, 0)), with(&|literal| chunk(literal, one))];
     }
     let n = position - VALUE_CHUNKS;
@@ -471,10 +548,15 @@ fn values(trial: &Trial, position: usize) -> Vec<Candidate<Trial>> {
         (2, n - q - k)
     };
     let old = [&literal.q, &literal.k, &literal.v][tensor][n];
-    simpler_values(trial.case.problem.dtype, old)
+    simpler_values(dtype_of(&trial.case.problem, tensor), old)
         .into_iter()
         .map(|value| with(&|literal| [&mut literal.q, &mut literal.k, &mut literal.v][tensor][n] = value))
         .collect()
+}
+
+/// Storage of q, k or v.
+fn dtype_of(problem: &Problem, tensor: usize) -> Dtype {
+    if tensor == 0 { problem.dtype } else { problem.kv_dtype() }
 }
 
 /// 0, 1, -1, the power of two below, then fewer and fewer dropped bits.

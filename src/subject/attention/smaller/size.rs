@@ -1,6 +1,7 @@
 //! How large a trial is: what a shrink step must lower.
 
 use crate::number::Dtype;
+use crate::subject::attention::relation::size_of_context;
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::subject::attention::{Anchor, Cache, Case, Data, Literal, Problem, Side, TrainLayout};
 
@@ -66,6 +67,10 @@ fn knobs(trial: &Trial) -> u64 {
     knob(u64::from(infer.rotate));
     knob(u64::from(infer.budget.is_some()));
     knob(u64::from(infer.bucket - 1));
+    for (context, head_ranks) in [(train.context, train.head_ranks), (infer.context, infer.head_ranks)] {
+        knob(size_of_context(context));
+        knob(u64::from(head_ranks - 1));
+    }
     knob(u64::from(problem.softcap.is_some()));
     knob(u64::from(problem.sinks.is_some()));
     knob(u64::from(problem.alibi_slopes.is_some()));
@@ -77,6 +82,14 @@ fn knobs(trial: &Trial) -> u64 {
         Some(Anchor::TopLeft) => 2,
     });
     knob(u64::from(problem.softmax_scale != 1.0));
+    if let Some(kv) = &problem.fp8_kv {
+        knob(1);
+        for scales in [&kv.k_scales, &kv.v_scales] {
+            knob(scales.len() as u64 - 1);
+            // 1 is simplest, then powers of two, then few significant bits.
+            scales.iter().for_each(|scale| knob(if *scale == 1.0 { 0 } else { weight(Dtype::F32, scale.to_bits()) / 1024 }));
+        }
+    }
     if let Checks::Only { relation: Some(sided), .. } = trial.checks {
         knob(sided.relation.size());
     }
@@ -88,9 +101,10 @@ pub(super) const DEFAULT_BLOCK_Q: u32 = 64;
 
 /// Significant bits over all literal values; drawn and captured data weigh more than any literal.
 fn significance(case: &Case) -> u64 {
-    let dtype = case.problem.dtype;
+    let (dtype, kv) = (case.problem.dtype, case.problem.kv_dtype());
+    let sum = |dtype: Dtype, tensor: &[u32]| tensor.iter().map(|&bits| weight(dtype, bits)).sum::<u64>();
     match &case.data {
-        Data::Literal(Literal { q, k, v }) => [q, k, v].into_iter().flatten().map(|&bits| weight(dtype, bits)).sum(),
+        Data::Literal(Literal { q, k, v }) => sum(dtype, q) + sum(kv, k) + sum(kv, v),
         Data::Drawn { .. } => 1 << 40,
         Data::Captured { .. } => 1 << 41,
     }

@@ -59,6 +59,16 @@
 //! score.order = "sequential"
 //! ```
 //!
+//! A kernel of another crate is named, not spelled out, and only that crate's own [suite](crate::suite) replays it:
+//!
+//! ```text
+//! [run.infer]
+//! kernel = "external"
+//! name = "tiny-attention"
+//! version = "0.1.0"
+//! device = "cpu"
+//! ```
+//!
 //! Literal values are hex patterns, one string for each row (or position) with ` | ` between heads, sequences in problem order.
 //! Integers above 2^63 - 1, which TOML does not promise to keep, are hex strings.
 //!
@@ -79,6 +89,7 @@ pub use print::print;
 pub(super) use print::regime_name;
 
 use super::Case;
+use std::fmt;
 
 /// The format this version writes. Older ones load for ever.
 pub const FORMAT: u32 = 1;
@@ -103,9 +114,9 @@ pub struct CaseFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The training kernel.
-    pub train: KernelFields,
+    pub train: KernelText,
     /// The inference kernel.
-    pub infer: KernelFields,
+    pub infer: KernelText,
     /// One of [`ORACLES`].
     pub oracle: String,
     /// The relation that failed, with its concrete variant; one line.
@@ -117,14 +128,40 @@ pub struct Run {
 /// The oracle's modes.
 pub const ORACLES: [&str; 3] = ["enclosure", "mpfr", "off"];
 
+/// How a case file names a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelText {
+    /// `kernel = "ref"`: the reference kernel, spelled out.
+    Reference(KernelFields),
+    /// `kernel = "external"`: a kernel that only its own crate holds.
+    External(External),
+}
+
+/// Who an external kernel is. A file cannot rebuild it: it is replayed by the [suite](crate::suite) of the kernel's own crate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct External {
+    /// Its name, one line.
+    pub name: String,
+    /// The version that showed what the file is kept for, one line.
+    pub version: String,
+    /// Where it ran, one line.
+    pub device: String,
+}
+
+impl fmt::Display for External {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({})", self.name, self.version, self.device)
+    }
+}
+
 /// `(field, value)` pairs of the reference kernel, in its own order: `("score.order", "sequential")`.
 ///
 /// `kernel` is not among them. Names are dotted paths, each at most once and none a prefix of another; a value is one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFields(pub Vec<(String, String)>);
 
-/// The only kernel that format 1 can name.
-const KERNEL: &str = "ref";
+/// What `kernel` may be: the reference, or a kernel of another crate.
+const KERNELS: [&str; 2] = ["ref", "external"];
 
 /// Regime names, in the order of [`super::Regime`].
 const REGIMES: [&str; 13] = [

@@ -1,7 +1,7 @@
 //! The text to a case, strictly.
 
 use super::fields::{Field, Reader, Section};
-use super::{CaseFile, FORMAT, KERNEL, KernelFields, MAX_TEXT, ORACLES, REGIMES, Run};
+use super::{CaseFile, External, FORMAT, KERNELS, KernelFields, KernelText, MAX_TEXT, ORACLES, REGIMES, Run};
 use crate::input_error::{InputError, shorten};
 use crate::number::Dtype;
 use crate::subject::attention::validate::{MAX_CHUNKS, MAX_HEADS, MAX_SEQUENCES, validate};
@@ -311,14 +311,18 @@ fn run(field: &Field<'_, '_>) -> Result<Run, InputError> {
     })
 }
 
-fn kernel(field: &Field<'_, '_>) -> Result<KernelFields, InputError> {
+fn kernel(field: &Field<'_, '_>) -> Result<KernelText, InputError> {
     let section = field.open()?;
-    section.need("kernel")?.choice("kernel", &[KERNEL])?;
+    if section.need("kernel")?.choice("kernel", &KERNELS)? == 1 {
+        let section = field.table(&["kernel", "name", "version", "device"])?;
+        let line = |name: &str| section.need(name)?.one_line();
+        return Ok(KernelText::External(External { name: line("name")?, version: line("version")?, device: line("device")? }));
+    }
     let mut pairs = Vec::new();
     for (name, field) in section.leaves()? {
         if name != "kernel" {
             pairs.push((name, field.scalar()?));
         }
     }
-    Ok(KernelFields(pairs))
+    Ok(KernelText::Reference(KernelFields(pairs)))
 }

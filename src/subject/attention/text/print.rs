@@ -1,6 +1,6 @@
 //! A case to its canonical text.
 
-use super::{CaseFile, FORMAT, KERNEL, KernelFields, Run};
+use super::{CaseFile, External, FORMAT, KERNELS, KernelFields, KernelText, Run};
 use crate::number::Dtype;
 use crate::subject::attention::{
     Anchor, Cache, ContextParallel, Data, InferPlan, Literal, Problem, Regime, Request, Sequence, Shards, Side, TrainLayout,
@@ -226,11 +226,21 @@ impl Text {
         self.field("oracle", quoted(&run.oracle));
         self.optional("relation", run.relation.as_deref().map(quoted));
         self.field("expect", quoted(&run.expect));
-        for (name, KernelFields(pairs)) in [("run.train", &run.train), ("run.infer", &run.infer)] {
+        for (name, kernel) in [("run.train", &run.train), ("run.infer", &run.infer)] {
             self.section(name);
-            self.field("kernel", quoted(KERNEL));
-            for (field, value) in pairs {
-                self.line(format_args!("{} = {}", dotted(field), kernel_value(value)));
+            match kernel {
+                KernelText::Reference(KernelFields(pairs)) => {
+                    self.field("kernel", quoted(KERNELS[0]));
+                    for (field, value) in pairs {
+                        self.line(format_args!("{} = {}", dotted(field), kernel_value(value)));
+                    }
+                }
+                KernelText::External(External { name, version, device }) => {
+                    self.field("kernel", quoted(KERNELS[1]));
+                    self.field("name", quoted(name));
+                    self.field("version", quoted(version));
+                    self.field("device", quoted(device));
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Arbitrary valid cases.
 
-use super::super::{CaseFile, KernelFields, ORACLES, Run};
+use super::super::{CaseFile, External, KernelFields, KernelText, ORACLES, Run};
 use crate::number::Dtype;
 use crate::subject::attention::{
     Anchor, Cache, Case, ContextParallel, Data, Fp8Kv, InferPlan, Literal, Mask, Problem, Regime, Request, Sequence, Shards,
@@ -140,12 +140,17 @@ impl Choices {
         if problem.divides_heads(ranks) { ranks } else { 1 }
     }
 
-    fn kernel(&mut self) -> KernelFields {
+    fn kernel(&mut self) -> KernelText {
+        if self.below(4) == 3 {
+            let mut line = || ["tiny", "", "a \"b\" \\ \u{e9}"][self.below(3) as usize].to_string();
+            return KernelText::External(External { name: line(), version: line(), device: line() });
+        }
         let values =
             ["sequential", "true", "64", "lanes(8)", "-inf", "-0", "1e5", "a \"b\" \\ \u{e9}", "", "0x10", "9223372036854775808"];
         let names = ["score.order", "finish", "score.fma", "actual.anchor", "softmax.block", "a b.c", "z"];
         let count = self.below(names.len() as u32 + 1) as usize;
-        KernelFields(names[..count].iter().map(|name| (name.to_string(), values[self.below(11) as usize].to_string())).collect())
+        let fields = names[..count].iter().map(|name| (name.to_string(), values[self.below(11) as usize].to_string())).collect();
+        KernelText::Reference(KernelFields(fields))
     }
 
     fn file(&mut self) -> CaseFile {

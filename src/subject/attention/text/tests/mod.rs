@@ -3,7 +3,7 @@
 mod arbitrary;
 mod refused;
 
-use super::{CaseFile, MAX_TEXT, parse, print};
+use super::{CaseFile, External, KernelText, MAX_TEXT, parse, print};
 use crate::subject::attention::validate::validate;
 use crate::subject::attention::{Data, Literal, Request, Sequence};
 use arbitrary::case_file;
@@ -155,8 +155,37 @@ fn the_example_is_canonical() {
     let file = example();
     assert_eq!(print(&file), EXAMPLE);
     assert_eq!(file.comment, "top-left anchor against bottom-right: semantics\nshrunk from a case of three sequences");
-    assert_eq!(file.run.train.0[1], ("score.fma".to_string(), "true".to_string()));
-    assert_eq!(file.run.infer.0[0], ("softmax.block".to_string(), "64".to_string()));
+    let fields = |kernel: KernelText| match kernel {
+        KernelText::Reference(fields) => fields.0,
+        KernelText::External(external) => panic!("{external}"),
+    };
+    assert_eq!(fields(file.run.train)[1], ("score.fma".to_string(), "true".to_string()));
+    assert_eq!(fields(file.run.infer)[0], ("softmax.block".to_string(), "64".to_string()));
+}
+
+/// `EXAMPLE` with an external kernel for inference.
+fn external_text() -> String {
+    let start = EXAMPLE.find("[run.infer]").unwrap();
+    format!("{}[run.infer]\nkernel = \"external\"\nname = \"tiny\"\nversion = \"0.1.0\"\ndevice = \"cpu\"\n", &EXAMPLE[..start])
+}
+
+#[test]
+fn an_external_kernel_is_named_in_canonical_form() {
+    let file = parse(&external_text(), "x.case").unwrap();
+    assert_eq!(print(&file), external_text());
+    let named = External { name: "tiny".into(), version: "0.1.0".into(), device: "cpu".into() };
+    assert_eq!(named.to_string(), "tiny 0.1.0 (cpu)");
+    assert_eq!(file.run.infer, KernelText::External(named));
+    for (from, to, field, reason) in [
+        ("version = \"0.1.0\"\n", "", "run.infer.version", "missing field"),
+        ("device", "score.order = \"sequential\"\ndevice", "run.infer.score", "unknown field `score`"),
+        ("\"tiny\"", "\"ti\\nny\"", "run.infer.name", "must be one line"),
+        ("\"tiny\"", "7", "run.infer.name", "expected a string"),
+        ("\"external\"", "\"extern\"", "run.infer.kernel", "unknown kernel `extern`"),
+    ] {
+        let refused = parse(&external_text().replace(from, to), "x.case").unwrap_err().to_string();
+        assert!(refused.contains(&format!("{field}: {reason}")), "{refused}");
+    }
 }
 
 #[test]
