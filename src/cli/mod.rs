@@ -3,6 +3,7 @@
 mod checkpoint;
 mod found;
 mod fuzz;
+mod invariance;
 mod job;
 mod kept_case;
 mod kernels;
@@ -63,6 +64,8 @@ enum Command {
     Show(show::Options),
     /// List the reference presets and their numerics
     Kernels,
+    /// Table of the changes under which kernels keep their bits
+    Invariance(invariance::Options),
 }
 
 /// Runs the command line and gives the exit code.
@@ -81,6 +84,7 @@ pub fn main() -> u8 {
         Command::Shrink(options) => shrink::run(&options),
         Command::Show(options) => show::run(&options),
         Command::Kernels => kernels::run(),
+        Command::Invariance(options) => invariance::run(&options),
     });
     match result {
         Ok(Ok(code)) => code,

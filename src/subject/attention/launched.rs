@@ -21,6 +21,9 @@ pub(super) fn notes([a, b]: [&Launched; 2], names: [&str; 2]) -> Vec<String> {
     if first != second {
         lines.push(match a.steps(b) {
             Some(steps) => format!("splits: {steps}{}", a.device()),
+            None if a.device() == b.device() => {
+                format!("splits: {}, {}{}", of(names[0], first, a), of(names[1], second, b), b.device())
+            }
             None => format!("splits: {}{}, {}{}", of(names[0], first, a), a.device(), of(names[1], second, b), b.device()),
         });
     }
@@ -118,7 +121,7 @@ mod tests {
         let crowded = launched("ref:flash-decoding", 2, 5000);
         assert_eq!(
             lines(&at(1), &crowded),
-            ["splits: 5 in the base run (batch 1, 1 row at most, 640 keys), on 132 SMs, \
+            ["splits: 5 in the base run (batch 1, 1 row at most, 640 keys), \
               2 in the changed run (batch 2, 5000 rows at most, 640 keys), on 132 SMs"]
         );
     }

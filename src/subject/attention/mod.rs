@@ -13,6 +13,7 @@ pub mod explain;
 pub mod feature;
 pub mod file;
 pub mod implementation;
+pub mod invariance;
 mod judge;
 pub mod kernel;
 mod launched;

@@ -291,7 +291,9 @@ pub fn recipe(numerics: &Numerics, actual: &Conventions, facts: &StepFacts, row:
         cap_order: keep(facts.alibi && facts.softcap).cap_order,
         kv_scales: keep(scales).kv_scales,
     };
-    Recipe { layout, position: facts.alibi.then_some(position), tile, partials, arithmetic, conventions }
+    // An empty row measures no distance.
+    let position = (facts.alibi && !layout.cells.is_empty()).then_some(position);
+    Recipe { layout, position, tile, partials, arithmetic, conventions }
 }
 
 impl Layout {

@@ -99,14 +99,15 @@ fn draw_alone(case: &Case, source: &mut dyn Source) -> Option<Relation> {
     some_sequence(case, source).map(|it| Relation::Alone { seq: it.id })
 }
 
-fn draw_neighbour(_: &Case, source: &mut dyn Source) -> Option<Relation> {
+fn draw_neighbour(case: &Case, source: &mut dyn Source) -> Option<Relation> {
     let kv = 1 + source.below(9) as u32 * (1 + 16 * source.below(2) as u32);
     let q = if source.below(2) == 0 { 1 } else { 1 + source.below(u64::from(kv)) as u32 };
-    // Occupancy rules look at the size of the batch: sometimes a crowd of one-row requests.
-    match source.below(4) {
-        0 => Some(Relation::Neighbour { q: 1, kv: kv.min(9), count: 2 + source.below(40) as u32 }),
-        _ => Some(Relation::Neighbour { q, kv, count: 1 }),
+    // Occupancy rules look at the size of the batch, and only where keys are many: often a crowd of one-row requests there.
+    let many = case.problem.sequences.iter().any(|it| it.kv > 256);
+    if source.below(8) < if many { 6 } else { 1 } {
+        return Some(Relation::Neighbour { q: 1, kv: kv.min(9), count: 2 + source.below(40) as u32 });
     }
+    Some(Relation::Neighbour { q, kv, count: 1 })
 }
 
 fn draw_neighbour_length(case: &Case, source: &mut dyn Source) -> Option<Relation> {

@@ -1,0 +1,72 @@
+//! `lastbit invariance`: which changes of its surroundings leave each kernel's bits alone, as a table.
+
+use super::{Failure, complain, kernel, note, print};
+use crate::exit_code;
+use crate::lab::{Campaign, Length};
+use crate::subject::attention::draw::Profile;
+use crate::subject::attention::file;
+use crate::subject::attention::invariance::{markdown, row};
+use crate::subject::attention::reference::preset::PRESETS;
+use crate::subject::attention::text::print as print_case;
+use clap::Args;
+use std::fmt::Write;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// A kernel; may be repeated [default: every preset]
+    #[arg(long, value_name = "K")]
+    kernel: Vec<String>,
+    /// Cases for each kernel
+    #[arg(long, value_name = "N", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..))]
+    cases: u64,
+    /// Seed of the campaigns
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Threads [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Size of the cases: quick, mixed or long
+    #[arg(long, value_name = "PROFILE", default_value = "mixed")]
+    profile: Profile,
+}
+
+pub(super) fn run(options: &Options) -> Result<u8, Failure> {
+    let names: Vec<String> = match options.kernel.is_empty() {
+        true => PRESETS.iter().map(|preset| format!("ref:{}", preset.name)).collect(),
+        false => options.kernel.clone(),
+    };
+    let kernels = names.iter().map(|name| kernel("--kernel", name)).collect::<Result<Vec<_>, _>>()?;
+    let jobs = options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()), usize::from);
+    let campaign = Campaign { seed: options.seed, first: 0, length: Length::Cases(options.cases), jobs };
+    let mut rows = Vec::new();
+    for (name, kernel) in names.iter().zip(&kernels) {
+        note(&format!("{name}: {} cases", options.cases));
+        match row(kernel, campaign, options.profile) {
+            Ok(row) => rows.push(row),
+            Err(it) => {
+                complain(&format!("internal fault: {name}, case {} of seed {}: {}", it.index, options.seed, it.broken));
+                let comment = format!("{}: case {} of seed {}", it.broken, it.index, options.seed);
+                print(&print_case(&file::file(comment, &it.pair, &it.trial, None)))?;
+                return Ok(exit_code::INTERNAL);
+            }
+        }
+    }
+    print(&page(options, &markdown(&rows)))?;
+    Ok(exit_code::MATCH)
+}
+
+fn page(options: &Options, table: &str) -> String {
+    let mut command = String::from("lastbit invariance");
+    for kernel in &options.kernel {
+        let _ = write!(command, " --kernel '{kernel}'");
+    }
+    let _ = write!(command, " --cases {} --seed {} --profile {}", options.cases, options.seed, options.profile);
+    format!(
+        "# Invariance\n\n\
+         Each kernel against itself, over {} cases. *kept*: no bit of a row differed, and equal recipes promise that none can. A number:\n\
+         the fewest positions of a sequence at which the change shows in bits; *recipes*: where the promise ends, if that is earlier.\n\
+         *train = infer* is one kernel on both paths. A promise that was broken would have ended the command.\n\n\
+         Made by `{command}`.\n\n{table}",
+        options.cases
+    )
+}
