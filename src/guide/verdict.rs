@@ -6,7 +6,7 @@
 //! ```text
 //! case: bf16 d_qk=1 d_v=1 heads=1/1 scale=1.0 | 1 seq (q 1, kv 65) | varlen, block_q 64 | contiguous, decode | 131 literal values
 //! train: ref:aligned
-//! infer: ref:fixed-split
+//! infer: ref:aligned,grid.split=fixed_size(64)
 //! verdict: mismatch o, 1 of 1 elements differ
 //!   o[seq=0 row=0 head=0 d=0]: train c089 (-4.28125)  infer c088 (-4.25)  1 ULP apart  true c088 (-4.25), infer nearer
 //! verdict: mismatch lse, 1 of 1 elements differ
