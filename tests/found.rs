@@ -76,14 +76,14 @@ planted! {
     block_3: "ref:aligned,softmax.block=3", Blocking, within 100, kv 4 + [0, 0];
     block_4: "ref:aligned,softmax.block=4", Blocking, within 100, kv 5 + [0, 0];
     block_8: "ref:aligned,softmax.block=8", Blocking, within 100, kv 9 + [0, 0];
-    block_16: "ref:aligned,softmax.block=16", Blocking, within 100, kv 17 + [0, 0];
+    block_16: "ref:aligned,softmax.block=16", Blocking, within 100, kv 17 + [0, 1];
     block_32: "ref:aligned,softmax.block=32", Blocking, within 100, kv 33 + [0, 0];
     block_48: "ref:aligned,softmax.block=48", Blocking, within 100, kv 49 + [0, 0];
     block_63: "ref:aligned,softmax.block=63", Blocking, within 100, kv 64 + [0, 0];
     block_65: "ref:aligned,softmax.block=65", Blocking, within 100, kv 65 + [0, 0];
     block_128: "ref:aligned,softmax.block=128", Blocking, within 100, kv 65 + [0, 0];
     block_whole: "ref:aligned,softmax.block=whole", Blocking, within 100, kv 65 + [0, 0];
-    fixed_split: "ref:fixed-split", Order, within 100, kv 65 + [0, 0], no_sinks;
+    fixed_split: "ref:fixed-split,grid.context=all_gather", Order, within 100, kv 65 + [0, 0], no_sinks;
     p_bf16: "ref:p-bf16", Precision, within 100, kv 2 + [0, 0];
     acc_bf16: "ref:acc-bf16", Precision, within 100, kv 1 + [1, 1];
     scores_bf16: "ref:scores-bf16", Precision, within 100, kv 2 + [0, 0];

@@ -262,7 +262,7 @@ fn another_job_is_refused_and_names_the_field() {
     let others: [(&[&str], &[&str]); 8] = [
         (&["--train", "ref:aligned,softmax.block=16"], &["train.softmax.block", "64", "16"]),
         (&["--infer", "ref:p-bf16"], &["infer.probs.dtype", "f32", "bf16"]),
-        (&["--infer", "ref:aligned,profile=p-bf16"], &["infer.profile.score.order", "not set", "sequential"]),
+        (&["--infer", "ref:aligned,profile=p-bf16"], &["infer.profile.kv.descale", "not set", "on_load"]),
         (&["--seed", "2"], &["seed", "1", "2"]),
         (&["--profile", "mixed"], &["profile", "quick", "mixed"]),
         (&["--oracle", "off"], &["oracle", "enclosure", "off"]),

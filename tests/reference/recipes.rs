@@ -108,7 +108,7 @@ fn trees_of_recipes() {
     assert_eq!(tree("ref:aligned,value.order=pairwise", StepFacts { mask, ..five }), "(2 3 4)");
     assert!(of("ref:aligned", facts(1, 0)).tree().is_none());
     // The same cells at other split numbers are merged in another order.
-    let merged = "ref:fixed-split,grid.split=fixed_size(1),grid.merge=tree,grid.anchor=buffer";
+    let merged = "ref:fixed-split,grid.split=fixed_size(1),grid.merge=tree,grid.anchor=buffer,grid.context=all_gather";
     let (near, far) = (StepFacts { mask, ..five }, StepFacts { mask, buffer_start: 1, ..five });
     assert_eq!((tree(merged, near), tree(merged, far)), ("(2 3 4)".into(), "(2 (3 4))".into()));
     assert_eq!(of(merged, near).differences(&of(merged, far))[0].field, "splits");
