@@ -45,6 +45,7 @@ macro_rules! attention_suite {
                 chunk,
                 prefix,
                 prefix_stability,
+                ranks,
                 train_against_infer,
                 accuracy,
                 refused_or_right,

@@ -2,6 +2,7 @@
 
 use crate::finding::{Axis, Verdict};
 use crate::source::{Stream, mix};
+use crate::subject::attention::check::Pair;
 use crate::subject::attention::relation::along;
 use crate::subject::attention::trial::{Checks, Trial};
 use std::fmt;
@@ -26,7 +27,7 @@ pub enum Test {
 
 impl Test {
     /// Every test.
-    pub const ALL: [Test; 13] = [
+    pub const ALL: [Test; 14] = [
         Test::Relation(Axis::Repeat),
         Test::Relation(Axis::Company),
         Test::Relation(Axis::Position),
@@ -36,6 +37,7 @@ impl Test {
         Test::Relation(Axis::Chunk),
         Test::Relation(Axis::Prefix),
         Test::Relation(Axis::PrefixStability),
+        Test::Relation(Axis::Ranks),
         Test::TrainAgainstInfer,
         Test::Accuracy,
         Test::RefusedOrRight,
@@ -43,12 +45,12 @@ impl Test {
     ];
 
     /// The checks it makes of a drawn case; none where the case has nothing of the kind.
-    pub(super) fn checks(self, trial: &Trial, seed: u64, index: u64) -> Vec<Checks> {
+    pub(super) fn checks(self, pair: &Pair, trial: &Trial, seed: u64, index: u64) -> Vec<Checks> {
         match self {
             Test::Relation(axis) => {
                 let mut source = Stream::new(mix(seed, RELATIONS), index);
                 let only = |relation| Checks::Only { oracle: false, pair: false, relation: Some(relation) };
-                along(&trial.case, axis, &mut source).into_iter().map(only).collect()
+                along(&trial.case, axis, &mut source).into_iter().filter(|it| pair.asks(it)).map(only).collect()
             }
             Test::TrainAgainstInfer | Test::OrderSensitive => vec![Checks::Only { oracle: false, pair: true, relation: None }],
             Test::Accuracy => vec![Checks::Only { oracle: true, pair: false, relation: None }],

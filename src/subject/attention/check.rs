@@ -81,6 +81,12 @@ impl Pair {
         }
     }
 
+    /// Whether a relation that was drawn is run: a kernel that does not say that it can work as ranks is not asked to.
+    pub(crate) fn asks(&self, drawn: &SidedRelation) -> bool {
+        let ranks = matches!(drawn.relation, Relation::ContextRanks { context: Some(_) });
+        !ranks || self.side(drawn.path).kernel.context_parallel()
+    }
+
     /// Runs a trial.
     pub fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {
         let case = &trial.case;
@@ -88,9 +94,7 @@ impl Pair {
             Checks::Turn(turn) => {
                 let mut source = Stream::new(turn, RELATION_STREAM);
                 let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut source);
-                // A kernel that does not say that it can work as ranks is not asked to.
-                let ranks = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
-                drawn.retain(|it| !ranks(it) || self.side(it.path).kernel.context_parallel());
+                drawn.retain(|it| self.asks(it));
                 (true, true, drawn)
             }
             Checks::Only { oracle, pair, relation } => (oracle, pair, relation.into_iter().collect()),
