@@ -67,11 +67,6 @@ pub fn stamped(mut suite: Suite, test: &str, module: &str, folder: Option<&str>)
     if let Some(path) = std::env::var_os("LASTBIT_CASE") {
         return replay(&suite, &PathBuf::from(path));
     }
-    let number = |name: &str| {
-        let text = std::env::var_os(name)?;
-        let number = text.to_str().and_then(|text| text.parse::<u64>().ok());
-        Some(number.unwrap_or_else(|| panic!("{name}={}: is no number", text.display())))
-    };
     if let Some(cases) = number("LASTBIT_COUNT") {
         suite = suite.cases(cases);
     }
@@ -81,6 +76,16 @@ pub fn stamped(mut suite: Suite, test: &str, module: &str, folder: Option<&str>)
     match suite.run(test) {
         Ok(report) => println!("{report}"),
         Err(failure) => panic!("{failure}"),
+    }
+}
+
+/// What a variable of the environment is set to.
+#[track_caller]
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var_os(name)?;
+    match text.to_str().and_then(|text| text.parse().ok()) {
+        Some(number) => Some(number),
+        None => panic!("{name}={}: is no whole number below 2^64", text.display()),
     }
 }
 

@@ -365,7 +365,9 @@ impl FromStr for Split {
             ("cache_boundary", _) => Ok(Split::CacheBoundary),
             (_, Some(("fixed_size", Ok(n)))) if n >= 1 => Ok(Split::FixedSize(n)),
             (_, Some(("fixed_count", Ok(n)))) if (1..=128).contains(&n) => Ok(Split::FixedCount(n)),
-            _ => Err(format!("`{text}` is not one of none, fixed_size(n), fixed_count(n), cache_boundary, rule(name,sms)")),
+            _ => Err(format!(
+                "`{text}` is not one of none, fixed_size(n), fixed_count(n) with n from 1 to 128, cache_boundary, rule(name,sms)"
+            )),
         }
     }
 }

@@ -116,7 +116,7 @@ impl Reference {
     }
 
     /// The kernel that [`Reference::fields`] spelled out. Everything must be there but what later versions added
-    /// ([`ADDED_FIELDS`]): files of before load for ever.
+    /// (`ADDED_FIELDS`): files of before load for ever.
     ///
     /// # Errors
     /// An unknown or repeated field, a value it cannot have, fields that conflict, or a field left out: of the numerics, of the
