@@ -92,7 +92,7 @@ impl Reference {
     }
 
     /// Every field spelled out, for files that must outlive changes of the presets: all numerics, `declared.*`, `actual.*` (but
-    /// defaults of [`ADDED_CONVENTIONS`]), and `profile.*` where one is set.
+    /// defaults of `ADDED_CONVENTIONS`), and `profile.*` where one is set.
     pub fn fields(&self) -> Vec<(String, String)> {
         let mut fields = Vec::new();
         let numerics = |prefix: &str, numerics: &Numerics, fields: &mut Vec<(String, String)>| {
