@@ -13,7 +13,7 @@
 //! | [oracle](crate::subject::attention::oracle) | the true value, correctly rounded, with proof; or undecided |
 //! | bound | the error that a kernel's numerics allow in a row, [computed](crate::subject::attention::accuracy) from the row's own sums |
 //! | [relation](crate::subject::attention::relation) | the same row of one kernel in other surroundings must keep its bits |
-//! | axis | what a relation changes: repeat, company, position, padding, poison, pages, chunk, prefix, prefix_stability |
+//! | axis | what a relation changes: repeat, recompute, company, position, padding, poison, pages, chunk, prefix, prefix_stability, ranks |
 //! | poison | what dead slots hold: NaN, or under the poison relation the largest finite number |
 //! | witness | evidence that a case could have failed: a changed order changes its bits |
 //! | [finding, verdict](crate::finding) | one thing wrong or undecided; all of a case's findings in check order |

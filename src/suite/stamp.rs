@@ -37,6 +37,7 @@ macro_rules! attention_suite {
             $suite,
             tests: [
                 repeat,
+                recompute,
                 company,
                 position,
                 padding,
@@ -45,6 +46,7 @@ macro_rules! attention_suite {
                 chunk,
                 prefix,
                 prefix_stability,
+                ranks,
                 train_against_infer,
                 accuracy,
                 refused_or_right,

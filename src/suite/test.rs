@@ -26,8 +26,9 @@ pub enum Test {
 
 impl Test {
     /// Every test.
-    pub const ALL: [Test; 13] = [
+    pub const ALL: [Test; 15] = [
         Test::Relation(Axis::Repeat),
+        Test::Relation(Axis::Recompute),
         Test::Relation(Axis::Company),
         Test::Relation(Axis::Position),
         Test::Relation(Axis::Padding),
@@ -36,6 +37,7 @@ impl Test {
         Test::Relation(Axis::Chunk),
         Test::Relation(Axis::Prefix),
         Test::Relation(Axis::PrefixStability),
+        Test::Relation(Axis::Ranks),
         Test::TrainAgainstInfer,
         Test::Accuracy,
         Test::RefusedOrRight,

@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_moving_grid_is_kept_on_all_axes_but_the_prefix() {
         let moving = Implementation::reference(Reference::parse("ref:uncached-split,grid.split=fixed_size(4)").unwrap());
-        let row = of(&moving, 300).map_err(|it| it.broken.to_string()).unwrap();
+        let row = of(&moving, 900).map_err(|it| it.broken.to_string()).unwrap();
         for (change, cell) in &row.cells {
             assert!(cell.looks > 10, "{change}: {cell:?}");
             match change {
@@ -337,7 +337,7 @@ mod tests {
             }
         }
         let table = markdown(&[row]);
-        assert!(table.starts_with("| kernel | repeat | company | position |"), "{table}");
+        assert!(table.starts_with("| kernel | repeat | recompute | company | position |"), "{table}");
         assert!(table.contains("| train = infer |\n|---|"), "{table}");
     }
 
