@@ -81,18 +81,19 @@ impl Pair {
         }
     }
 
+    /// The relations of a case's turn. A kernel that does not say that it can work as context-parallel ranks is not asked to.
+    pub(super) fn relations_of_turn(&self, case: &Case, turn: u64) -> Vec<SidedRelation> {
+        let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut Stream::new(turn, RELATION_STREAM));
+        let ranks = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
+        drawn.retain(|it| !ranks(it) || self.side(it.path).kernel.context_parallel());
+        drawn
+    }
+
     /// Runs a trial.
     pub fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {
         let case = &trial.case;
         let (oracle, pair, mut relations) = match trial.checks {
-            Checks::Turn(turn) => {
-                let mut source = Stream::new(turn, RELATION_STREAM);
-                let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut source);
-                // A kernel that does not say that it can work as ranks is not asked to.
-                let ranks = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
-                drawn.retain(|it| !ranks(it) || self.side(it.path).kernel.context_parallel());
-                (true, true, drawn)
-            }
+            Checks::Turn(turn) => (true, true, self.relations_of_turn(case, turn)),
             Checks::Only { oracle, pair, relation } => (oracle, pair, relation.into_iter().collect()),
         };
         let mut verdict = Verdict::default();

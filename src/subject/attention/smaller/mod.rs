@@ -33,8 +33,8 @@ enum Pass {
     Labels,
 }
 
-/// Storage comes first: in a wider format fewer keys show the same. Lengths, heads and dims come once more between literal bits and simpler values: a key that made a boundary visible stays what
-/// it is when others go, and simple values show less.
+/// Storage comes first: in a wider format fewer keys show the same. Lengths, heads and dims come once more between literal bits and
+/// simpler values: a key that made a boundary visible stays what it is when others go, and simple values show less.
 const PASSES: [Pass; 15] = [
     Pass::Storage,
     Pass::Sequences,
