@@ -332,6 +332,7 @@ fn pins_are_read_and_mistakes_named() {
     for (pins, reason) in [
         (&["hads=4/2"][..], "--pin hads=4/2: unknown pin `hads`; did you mean `heads`?"),
         (&["heads=4x2"], "--pin heads=4x2: heads=4x2: takes query heads/KV heads"),
+        (&["heads=65/1"], "at most 256, the second divides the first, at most 64 to one KV head"),
         (&["d=8", "d_v=16"], "--pin d_v=16: d_v=16: pinned before to another value"),
     ] {
         let output = run(pins);

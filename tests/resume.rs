@@ -332,7 +332,7 @@ fn damaged_runs_are_made_whole_or_refused() {
     assert_same(&whole, &files(&out), "begun");
     assert!(!folder.path("lastbit.out.old").exists());
     // Lines without a checkpoint cannot go on.
-    for (content, part) in [(None, "cannot be opened"), (Some("{"), "is no checkpoint"), (Some("{}"), "format: is missing")] {
+    for (content, part) in [(None, "cannot be read"), (Some("{"), "is no checkpoint"), (Some("{}"), "format: is missing")] {
         match content {
             None => std::fs::remove_file(out.join("checkpoint.json")).expect("removed"),
             Some(content) => std::fs::write(out.join("checkpoint.json"), content).expect("written"),
@@ -340,6 +340,20 @@ fn damaged_runs_are_made_whole_or_refused() {
         let output = folder.lastbit(&["fuzz", "--resume"]);
         assert_eq!(code(&output), 2, "{}", stderr(&output));
         assert!(stderr(&output).contains("checkpoint.json: ") && stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    // Neither waited for nor read to its end.
+    #[cfg(unix)]
+    for (make, part) in [
+        ("mkfifo checkpoint.json", "is no plain file"),
+        ("ln -s /dev/zero checkpoint.json", "is no plain file"),
+        ("mkdir checkpoint.json", "is no plain file"),
+        ("truncate -s 9G checkpoint.json", "is larger than any checkpoint"),
+        ("printf '\\377' > checkpoint.json", "is not UTF-8 text"),
+    ] {
+        assert!(folder.shell(&format!("cd {OUT} && rm -rf checkpoint.json && {make}")).status.success(), "{make}");
+        let output = folder.lastbit(&["fuzz", "--resume"]);
+        assert_eq!(code(&output), 2, "{make}: {}", stderr(&output));
+        assert!(stderr(&output).contains("checkpoint.json: cannot be read: ") && stderr(&output).contains(part), "{make}");
     }
     std::fs::create_dir(folder.path("precious")).expect("created");
     std::fs::write(folder.path("precious/thesis.txt"), "years").expect("written");

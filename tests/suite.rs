@@ -130,6 +130,24 @@ fn what_is_not_refused_must_be_right() {
     assert_eq!(found(&plain, Test::RefusedOrRight).finding.kind(), Kind::Inaccurate);
 }
 
+/// A rank has fewer heads than the whole: a kernel that cuts its work by their number gives a head other bits there.
+#[test]
+fn a_sum_that_follows_the_number_of_heads_is_named_as_ranks() {
+    fn by_heads(call: &SequenceCall<'_>, o: &mut [f32], lse: &mut [f32]) -> Result<(), KernelError> {
+        forward(call, o, lse)?;
+        if call.attributes.q_heads > 1 {
+            o.iter_mut().for_each(|out| *out = f32::from_bits(out.to_bits() ^ 1));
+        }
+        Ok(())
+    }
+    let found = found(&suite(by_heads), Test::Relation(Axis::Ranks));
+    assert!(matches!(&found.finding, Finding::NotInvariant { axis: Axis::Ranks, .. }), "{}", found.text);
+    assert!(found.text.contains("under `train head_ranks ranks=") || found.text.contains("under `infer head_ranks ranks="));
+    // Ranks that share a sequence are for kernels that say that they can.
+    let report = suite(forward).run(Test::Relation(Axis::Ranks)).unwrap();
+    assert!(report.reasons.keys().all(|it| !it.contains("ranks")), "{report}");
+}
+
 #[test]
 fn nothing_compared_is_a_failure() {
     struct Bare;

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Of the file.
 const FORMAT: u64 = 1;
 
+/// Largest count that is read: a run that goes on adds to it.
+const COUNT_MAX: u64 = 1 << 63;
+
 /// A run between two cases.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Checkpoint {
@@ -165,46 +168,55 @@ fn print_statistics(statistics: &Statistics) -> Value {
 
 fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputError> {
     let counts = |name: &str| -> Result<BTreeMap<String, u64>, InputError> {
-        Ok(fields.under(name)?.map(name, Value::as_u64)?.into_iter().collect())
+        Ok(fields.under(name)?.map(name, count)?.into_iter().collect())
     };
     let kinds = counts("kinds")?.into_iter().map(|(name, count)| {
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
         kind.map(|kind| (kind, count)).ok_or_else(|| fields.wrong("kinds", format!("`{name}` is none")))
     });
     let pair = |value: &Value| match value.as_array()?.as_slice() {
-        [capable, sensitive] => Some(Sensitivity { capable: capable.as_u64()?, sensitive: sensitive.as_u64()? }),
+        [capable, sensitive] => Some(Sensitivity { capable: count(capable)?, sensitive: count(sensitive)? }),
         _ => None,
     };
     let sensitivity = fields.under("sensitivity")?.map("sensitivity", pair)?.into_iter().map(|(name, it)| {
         name.parse::<Dtype>().map(|dtype| (dtype, it)).map_err(|reason| fields.wrong("sensitivity", reason.to_string()))
     });
     let accuracy = fields.under("accuracy")?;
+    let worst = f64::from_bits(accuracy.number("worst_bits")?);
+    if worst.is_nan() {
+        return Err(accuracy.wrong("worst_bits", "is NaN".into()));
+    }
     Ok(Statistics {
-        cases: fields.number("cases")?,
-        matches: fields.number("matches")?,
-        failed: fields.number("failed")?,
-        skipped: fields.number("skipped")?,
-        undecided: fields.number("undecided")?,
-        empty: fields.number("empty")?,
+        cases: fields.count("cases")?,
+        matches: fields.count("matches")?,
+        failed: fields.count("failed")?,
+        skipped: fields.count("skipped")?,
+        undecided: fields.count("undecided")?,
+        empty: fields.count("empty")?,
         kinds: kinds.collect::<Result<_, _>>()?,
         skips: counts("skips")?,
         signatures: counts("signatures")?,
-        elements: fields.number("elements")?,
-        differing: fields.number("differing")?,
+        elements: fields.count("elements")?,
+        differing: fields.count("differing")?,
         sensitivity: sensitivity.collect::<Result<_, _>>()?,
-        escalations: fields.number("escalations")?,
-        relations: fields.number("relations")?,
+        escalations: fields.count("escalations")?,
+        relations: fields.count("relations")?,
         longest_kv: fields.number("longest_kv")?,
         accuracy: Accuracy {
-            judged: accuracy.number("judged")?,
-            correctly_rounded: accuracy.number("correctly_rounded")?,
-            above: accuracy.number("above")?,
-            below: accuracy.number("below")?,
-            unbounded: accuracy.number("unbounded")?,
-            out_of_range: accuracy.number("out_of_range")?,
-            worst: f64::from_bits(accuracy.number("worst_bits")?),
+            judged: accuracy.count("judged")?,
+            correctly_rounded: accuracy.count("correctly_rounded")?,
+            above: accuracy.count("above")?,
+            below: accuracy.count("below")?,
+            unbounded: accuracy.count("unbounded")?,
+            out_of_range: accuracy.count("out_of_range")?,
+            worst,
         },
     })
+}
+
+/// A number of things that were counted.
+fn count(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|&count| count <= COUNT_MAX)
 }
 
 /// An object of the file, and where it stands.
@@ -233,7 +245,11 @@ impl<'a> Fields<'a> {
 
     fn number<T: TryFrom<u64>>(&self, name: &str) -> Result<T, InputError> {
         let number = self.get(name)?.as_u64().and_then(|number| T::try_from(number).ok());
-        number.ok_or_else(|| self.wrong(name, "is no count".into()))
+        number.ok_or_else(|| self.wrong(name, "is no number of its type".into()))
+    }
+
+    fn count(&self, name: &str) -> Result<u64, InputError> {
+        count(self.get(name)?).ok_or_else(|| self.wrong(name, "is no count".into()))
     }
 
     fn text(&self, name: &str) -> Result<&'a str, InputError> {
@@ -265,7 +281,7 @@ mod tests {
     /// Another value in every field.
     fn sample() -> Checkpoint {
         let accuracy = Accuracy {
-            judged: u64::MAX,
+            judged: COUNT_MAX,
             correctly_rounded: 21,
             above: 22,
             below: 23,
@@ -337,11 +353,15 @@ mod tests {
     #[test]
     fn what_is_no_checkpoint_is_refused_by_field() {
         let text = sample().print();
+        let worst = format!("\"worst_bits\": {}", (0.1f64 + 0.2).to_bits());
         for (from, to, part) in [
             ("\"format\": 1", "\"format\": 2", "x: format: is 2"),
             ("\"train\":", "\"tram\":", "x: asked.train: is missing"),
             ("\"cases\": 1", "\"cases\": -1", "x: statistics.cases: is no count"),
-            ("4294967295", "4294967296", "x: statistics.longest_kv: is no count"),
+            ("4294967295", "4294967296", "x: statistics.longest_kv: is no number of its type"),
+            ("9223372036854775808", "9223372036854775809", "x: statistics.accuracy.judged: is no count"),
+            ("\"mismatch o\": 9", "\"mismatch o\": 18446744073709551615", "x: signatures: mismatch o: is not of its type"),
+            (&worst, "\"worst_bits\": 9221120237041090560", "x: statistics.accuracy.worst_bits: is NaN"),
             ("\"mismatch\": ", "\"mishap\": ", "x: statistics.kinds: `mishap`"),
             ("\"bf16\": [", "\"bf17\": [", "x: statistics.sensitivity: "),
             ("\"mpfr\"", "\"mfpr\"", "x: configuration.oracle: "),

@@ -29,6 +29,9 @@ const UNFINISHED: (&str, &str) = (".lastbit-", ".tmp");
 /// Bytes of verdict lines that wait to be written.
 const FLUSH_AT: usize = 1 << 16;
 
+/// Largest checkpoint that is read. One that a run writes has some ten thousand bytes, and its length does not follow the cases.
+const CHECKPOINT_MAX: u64 = 1 << 24;
+
 /// Least time between checkpoints.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(250);
 
@@ -166,15 +169,12 @@ impl OutFolder {
         }
         let unusable = |name: &str, error: std::io::Error| {
             let file = path.join(name);
-            Failure::Usage(format!(
-                "{}: cannot be opened: {error}; --resume needs it, leave it out to begin anew",
-                file.display()
-            ))
+            Failure::Usage(format!("{}: cannot be read: {error}; --resume needs it, leave it out to begin anew", file.display()))
         };
         let open = OpenOptions::new().read(true).write(true).open(path.join(VERDICTS));
         let verdicts = open.map_err(|error| unusable(VERDICTS, error))?;
         lock(&verdicts, &path)?;
-        let checkpoint = fs::read_to_string(path.join(CHECKPOINT)).map_err(|error| unusable(CHECKPOINT, error))?;
+        let checkpoint = read_plain(&path.join(CHECKPOINT)).map_err(|error| unusable(CHECKPOINT, error))?;
         let folder = OutFolder { path, verdicts, waiting: String::new(), written: 0, due: Instant::now() };
         folder.must_be_there()?;
         Ok(Some((folder, checkpoint)))
@@ -336,6 +336,21 @@ fn rotate(path: &Path) -> Result<(), Failure> {
         fs::remove_dir_all(&old).map_err(|error| unusable("cannot remove", &old, &error))?;
     }
     fs::rename(path, &old).map_err(|error| unusable("cannot rotate", path, &error))
+}
+
+/// The text of a plain file of some size: anything may stand in a folder that a run left, and a pipe would be waited for.
+fn read_plain(path: &Path) -> std::io::Result<String> {
+    let wrong = |reason: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, reason);
+    // Before it is opened, since that waits.
+    if !fs::metadata(path)?.is_file() {
+        return Err(wrong("is no plain file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(CHECKPOINT_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > CHECKPOINT_MAX {
+        return Err(wrong("is larger than any checkpoint"));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text"))
 }
 
 /// Whether both are one file; elsewhere than on Unix that cannot be told, and is taken for granted.

@@ -1,7 +1,7 @@
 //! What is not covered.
 //!
 //! **Not computed**: MLA (absorbed against expanded), tree masks of speculative decoding, cascade and shared-prefix merge, CUDA-graph
-//! replay, fp8 caches, context- and head-parallel ranks, backward.
+//! replay, fp8 caches that are quantised on write (a chunk sees its own keys unquantised), 8-bit queries and probabilities, backward.
 //!
 //! **Not seen**: writes outside the tensors. A Rust kernel without `unsafe` cannot make them; there are no guard pages.
 //! A rejected draft leaves poison in the cache, not another token's values.

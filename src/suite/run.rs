@@ -118,7 +118,7 @@ impl Suite {
                 report.outside += 1;
                 continue;
             }
-            let all = test.checks(&drawn, self.seed, index);
+            let all = test.checks(&attention.pair, &drawn, self.seed, index);
             if all.is_empty() {
                 report.without += 1;
                 continue;

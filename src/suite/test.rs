@@ -2,6 +2,7 @@
 
 use crate::finding::{Axis, Verdict};
 use crate::source::{Stream, mix};
+use crate::subject::attention::check::Pair;
 use crate::subject::attention::relation::along;
 use crate::subject::attention::trial::{Checks, Trial};
 use std::fmt;
@@ -45,12 +46,12 @@ impl Test {
     ];
 
     /// The checks it makes of a drawn case; none where the case has nothing of the kind.
-    pub(super) fn checks(self, trial: &Trial, seed: u64, index: u64) -> Vec<Checks> {
+    pub(super) fn checks(self, pair: &Pair, trial: &Trial, seed: u64, index: u64) -> Vec<Checks> {
         match self {
             Test::Relation(axis) => {
                 let mut source = Stream::new(mix(seed, RELATIONS), index);
                 let only = |relation| Checks::Only { oracle: false, pair: false, relation: Some(relation) };
-                along(&trial.case, axis, &mut source).into_iter().map(only).collect()
+                along(&trial.case, axis, &mut source).into_iter().filter(|it| pair.asks(it)).map(only).collect()
             }
             Test::TrainAgainstInfer | Test::OrderSensitive => vec![Checks::Only { oracle: false, pair: true, relation: None }],
             Test::Accuracy => vec![Checks::Only { oracle: true, pair: false, relation: None }],

@@ -81,11 +81,16 @@ impl Pair {
         }
     }
 
-    /// The relations of a case's turn. A kernel that does not say that it can work as context-parallel ranks is not asked to.
+    /// Whether a relation that was drawn is run: a kernel that does not say that it can work as ranks is not asked to.
+    pub(crate) fn asks(&self, drawn: &SidedRelation) -> bool {
+        let ranks = matches!(drawn.relation, Relation::ContextRanks { context: Some(_) });
+        !ranks || self.side(drawn.path).kernel.context_parallel()
+    }
+
+    /// The relations of a case's turn.
     pub(super) fn relations_of_turn(&self, case: &Case, turn: u64) -> Vec<SidedRelation> {
         let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut Stream::new(turn, RELATION_STREAM));
-        let ranks = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
-        drawn.retain(|it| !ranks(it) || self.side(it.path).kernel.context_parallel());
+        drawn.retain(|it| self.asks(it));
         drawn
     }
 

@@ -11,7 +11,7 @@ use super::trial::{Checks, Trial};
 use super::validate::{MAX_MPFR_WORK, work};
 use super::{Data, text};
 use crate::finding::{self, Finding, Kind};
-use crate::input_error::InputError;
+use crate::input_error::{InputError, shorten};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -122,8 +122,9 @@ pub fn load_with(
         Named::Reference(reference) => Ok(Implementation::reference(reference)),
         Named::External(it) => external(side, &it).ok_or_else(|| {
             let reason = format!(
-                "is {it}, a kernel that only its own crate holds; replay the case with that crate's suite, \
-                 `LASTBIT_CASE={name} cargo test`, or name another kernel with --{side}"
+                "is {}, a kernel that only its own crate holds; replay the case with that crate's suite, \
+                 `LASTBIT_CASE={name} cargo test`, or name another kernel with --{side}",
+                shorten(&it.to_string())
             );
             InputError::new(&name, reason).field(format!("run.{side}"))
         }),

@@ -45,7 +45,7 @@ const PINS: [Pin; 6] = [
     Pin { name: "d_v", values: "1 to 512", read: |text| dim(text).map(|d| Pins { d_v: Some(d), ..FREE }) },
     Pin {
         name: "heads",
-        values: "query heads/KV heads, e.g. 16/2",
+        values: "query heads/KV heads, e.g. 16/2: at most 256, the second divides the first, at most 64 to one KV head",
         read: |text| {
             let (q, kv) = text.split_once('/')?;
             let (q, kv): (u32, u32) = (q.parse().ok()?, kv.parse().ok()?);
