@@ -164,6 +164,7 @@ pub struct Inaccuracy {
 #[allow(missing_docs)] // the names are the glossary's; `Relation` documents what each changes
 pub enum Axis {
     Repeat,
+    Recompute,
     Company,
     Position,
     Padding,
@@ -179,6 +180,7 @@ impl fmt::Display for Axis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Axis::Repeat => "repeat",
+            Axis::Recompute => "recompute",
             Axis::Company => "company",
             Axis::Position => "position",
             Axis::Padding => "padding",

@@ -21,7 +21,7 @@ fn any_relation(case: &Case, source: &mut Stream) -> SidedRelation {
     let ids: Vec<u32> = case.problem.sequences.iter().map(|it| it.id).chain([77, u32::MAX]).collect();
     let seq = source.pick(&ids);
     let mut n = |most: u32| source.range(0, most);
-    let relation = match n(14) {
+    let relation = match n(15) {
         0 => Repeat,
         1 => Alone { seq },
         2 => Neighbour { q: n(9), kv: n(20), count: 1 + n(2) },
@@ -35,7 +35,8 @@ fn any_relation(case: &Case, source: &mut Stream) -> SidedRelation {
         10 => Chunk { rows: n(9) },
         11 => Prefix { hit: n(9) },
         12 => PrefixStability { seq, drop: n(9) },
-        13 => HeadRanks { ranks: 1 + n(8) },
+        13 => Recompute,
+        14 => HeadRanks { ranks: 1 + n(8) },
         _ => {
             let shards = if n(1) == 0 { Shards::Contiguous } else { Shards::Zigzag };
             let context = ContextParallel { ranks: 2 + n(6), shards, length: 1 + n(20) };
@@ -183,6 +184,7 @@ fn every_kind_is_drawn() {
         "infer position",
         "infer prefix",
         "infer prefix_stability",
+        "infer recompute",
         "infer repeat",
         "train alone",
         "train context_contiguous",

@@ -63,7 +63,7 @@ fn page(options: &Options, table: &str) -> String {
     let _ = write!(command, " --cases {} --seed {} --profile {}", options.cases, options.seed, options.profile);
     format!(
         "# Invariance\n\n\
-         Each kernel against itself, over {} cases. *kept*: no bit of a row differed, and equal recipes promise that none can. A number:\n\
+         Each kernel against itself, over {} cases. *kept*: no bit of a row differed, and no recipe: equal recipes promise equal bits. A number:\n\
          the fewest positions of a sequence at which the change shows in bits; *recipes*: where the promise ends, if that is earlier.\n\
          *train = infer* is one kernel on both paths. A promise that was broken would have ended the command.\n\n\
          Made by `{command}`.\n\n{table}",

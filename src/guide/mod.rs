@@ -3,7 +3,7 @@
 //! 1. [Words](words): the glossary.
 //! 2. [Reading a verdict](verdict): one verdict, line by line.
 //! 3. [How the oracle proves](proof): enclosure, ties, zero, and the loop that ends.
-//! 4. [Testing your own kernel](own_kernel): from a function to fourteen tests.
+//! 4. [Testing your own kernel](own_kernel): from a function to fifteen tests.
 //! 5. [Keeping a regression](regression): from a finding to a test that stays.
 //! 6. [What is not covered](limits): and what a quiet run does not say.
 

@@ -15,7 +15,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`attention_suite!`](crate::attention_suite) stamps one `#[test]` for each [`Test`]: the ten axes of the
+//! [`attention_suite!`](crate::attention_suite) stamps one `#[test]` for each [`Test`]: the eleven axes of the
 //! [relations](crate::subject::attention::relation), train against infer, accuracy against the oracle, refused-or-right, and whether
 //! a changed order could have been seen at all. Each test draws cases until it has compared as many as it was asked for, always the
 //! same ones for a seed; a test that finds too few to compare fails. What fails is shrunk, explained, and written as a case file.

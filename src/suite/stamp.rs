@@ -37,6 +37,7 @@ macro_rules! attention_suite {
             $suite,
             tests: [
                 repeat,
+                recompute,
                 company,
                 position,
                 padding,

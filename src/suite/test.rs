@@ -27,8 +27,9 @@ pub enum Test {
 
 impl Test {
     /// Every test.
-    pub const ALL: [Test; 14] = [
+    pub const ALL: [Test; 15] = [
         Test::Relation(Axis::Repeat),
+        Test::Relation(Axis::Recompute),
         Test::Relation(Axis::Company),
         Test::Relation(Axis::Position),
         Test::Relation(Axis::Padding),

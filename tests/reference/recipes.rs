@@ -87,6 +87,12 @@ fn recipes_ignore_what_the_row_cannot_see() {
     // A lazy rescale can only be seen from the second block on; the tile only then.
     let lazy = "ref:aligned,softmax.rescale=threshold(8),softmax.scope=tile";
     assert_eq!(of("ref:aligned", short), of(lazy, short));
+    // Where scales enter shows in 8-bit KV, and only if they are applied.
+    let folded = |more: &str, dtype| {
+        let facts = StepFacts { call: CallFacts { kv_dtype: dtype, ..short.call }, ..short };
+        of(&format!("ref:aligned{more}"), facts) == of(&format!("ref:aligned,kv.descale=folded{more}"), facts)
+    };
+    assert!(folded("", Dtype::F32) && !folded("", Dtype::E4M3) && folded(",actual.kv_scales=ignored", Dtype::E5M2));
     let long = of(lazy, facts(6, 70));
     assert_eq!(long.tile.as_ref().map(|tile| (tile.member, tile.rows.len())), Some((1, 2)));
     assert!(long.to_string().ends_with("rescaled with 2 rows of its tile"));

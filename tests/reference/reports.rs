@@ -98,6 +98,22 @@ fn scales_on_load_and_folded() {
     assert!(setup.try_varlen(&kernel("ref:aligned,declared.kv_scales=ignored")).is_err());
 }
 
+/// A key's scale times the softmax scale may underflow to 0. The first maximum is taken all the same: a lazy rescale that compared
+/// its distance from -inf, times 0, would never move from there.
+#[test]
+fn a_folded_scale_that_underflows_keeps_the_first_maximum() {
+    let fp8 = Some((Dtype::E4M3, vec![1e-30], vec![1.0]));
+    let setup =
+        Setup { q: vec![1.0], k: vec![1.5, 0.5], v: vec![1.0, 3.0], scale: 1e-30, fp8, ..Setup::zeros(1, 2, 1, &[0.0; 2]) };
+    for block in ["whole", "1"] {
+        for rescale in ["always", "threshold(8)"] {
+            let name = format!("ref:fa2,kv.descale=folded,softmax.rescale={rescale},softmax.block={block}");
+            let got = setup.varlen(&kernel(&name));
+            assert_eq!((got.value(0, 0), got.lse(0, 0)), (2.0, 2f32.ln()), "{name}");
+        }
+    }
+}
+
 /// transformers#39408, onnxruntime#25927: a window of W keys counts the row itself.
 #[test]
 fn window_off_by_one() {

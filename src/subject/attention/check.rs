@@ -87,16 +87,18 @@ impl Pair {
         !ranks || self.side(drawn.path).kernel.context_parallel()
     }
 
+    /// The relations of a case's turn.
+    pub(super) fn relations_of_turn(&self, case: &Case, turn: u64) -> Vec<SidedRelation> {
+        let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut Stream::new(turn, RELATION_STREAM));
+        drawn.retain(|it| self.asks(it));
+        drawn
+    }
+
     /// Runs a trial.
     pub fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {
         let case = &trial.case;
         let (oracle, pair, mut relations) = match trial.checks {
-            Checks::Turn(turn) => {
-                let mut source = Stream::new(turn, RELATION_STREAM);
-                let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut source);
-                drawn.retain(|it| self.asks(it));
-                (true, true, drawn)
-            }
+            Checks::Turn(turn) => (true, true, self.relations_of_turn(case, turn)),
             Checks::Only { oracle, pair, relation } => (oracle, pair, relation.into_iter().collect()),
         };
         let mut verdict = Verdict::default();
@@ -198,12 +200,17 @@ impl Pair {
         let captured = self.captured.as_deref().map(|captured| captured as _);
         let fresh = (!variant.same_inputs).then(|| Inputs::with(&variant.case, captured, Some(known)));
         let other_inputs = fresh.as_ref().unwrap_or(inputs);
-        let changed = match self.drive(relation.path, &variant.case, other_inputs, poison, None) {
-            Ok(changed) => changed,
-            Err(stop) => return verdict.findings.push(stopped(relation.path, stop, Some(relation))),
+        // Rows made again are in the base run already.
+        let again = relation.relation == Relation::Recompute;
+        let changed = match again {
+            true => None,
+            false => match self.drive(relation.path, &variant.case, other_inputs, poison, None) {
+                Ok(changed) => Some(changed),
+                Err(stop) => return verdict.findings.push(stopped(relation.path, stop, Some(relation))),
+            },
         };
         let problem = &case.problem;
-        let names = ["base", "changed"];
+        let names = if again { ["first", "again"] } else { ["base", "changed"] };
         let mut o = Comparison::new("o", problem.out_dtype, names);
         let mut lse = Comparison::new("lse", Dtype::F32, names);
         let has_lse = self.side(relation.path).kernel.has_lse();
@@ -214,23 +221,21 @@ impl Pair {
             }
             for i in 0..sequence.q as usize {
                 let (row, other) = (inputs.q_start[ours] + i, other_inputs.q_start[n] + i);
-                for (production, (a, b)) in productions(base, row).zip(productions(&changed, other)).enumerate() {
+                let mut pair = |a: [&[u32]; 2], b: [&[u32]; 2], production| {
                     o.slices(a[0], b[0], row * a[0].len(), |n| produced(element_index(problem, row, n), production));
                     if has_lse {
                         lse.slices(a[1], b[1], row * a[1].len(), |n| produced(row_index(problem, row, n), production));
                     }
-                }
-                // A row that one run makes more than once repeats itself, whatever the other run does.
-                let (mut ours, repeat) = (productions(base, row), relation.relation == Relation::Repeat);
-                if let Some(first) = ours.next().filter(|_| repeat) {
-                    for (production, again) in ours.enumerate() {
-                        o.slices(first[0], again[0], row * first[0].len(), |n| {
-                            produced(element_index(problem, row, n), production + 1)
-                        });
-                        if has_lse {
-                            lse.slices(first[1], again[1], row * first[1].len(), |n| {
-                                produced(row_index(problem, row, n), production + 1)
-                            });
+                };
+                match &changed {
+                    Some(changed) => {
+                        let both = productions(base, row).zip(productions(changed, other));
+                        both.enumerate().for_each(|(production, (a, b))| pair(a, b, production));
+                    }
+                    None => {
+                        let mut ours = productions(base, row);
+                        if let Some(first) = ours.next() {
+                            ours.enumerate().for_each(|(n, again)| pair(first, again, n + 1));
                         }
                     }
                 }

@@ -201,13 +201,15 @@ fn runs(pair: &Pair, trial: &Trial, finding: &Finding) -> Runs {
                 _ => Poison::Nan,
             };
             let mut first = element.index.clone();
-            if relation.relation == Relation::Repeat {
-                // Two productions in one run: a later one, which the index names, against the first.
+            let recomputed = relation.relation == Relation::Recompute;
+            if recomputed {
+                // One run: a later production, which the index names, against the first.
                 first.0.retain(|&(axis, _)| axis != "again");
             }
             let base = row_run(pair, *path, case, Poison::Nan, &first);
             let changed = row_run(pair, *path, &variant.case, poison, &element.index);
-            between(base, changed, ["The base run", "the changed run"])
+            let names = if recomputed { ["The first time", "the later time"] } else { ["The base run", "the changed run"] };
+            between(base, changed, names)
         }
         // Only the truth to compare with: the kernel as it claims to be stands in for it.
         Finding::Inaccurate(it) => {

@@ -6,19 +6,18 @@
 
 mod digest;
 
-use super::check::{Pair, RELATION_STREAM, Scratch};
+use super::check::{Pair, Scratch};
 use super::draw::Profile;
 use super::implementation::Implementation;
 use super::oracle::Mode;
 use super::pin::Pins;
 use super::promise::{BrokenPromise, promise};
-use super::relation::{SidedRelation, rotate};
-use super::trial::{Checks, RELATIONS_PER_CASE, Trial};
+use super::relation::SidedRelation;
+use super::trial::{Checks, Trial};
 use super::{Attention, Data};
 use crate::finding::{Axis, Fault, Finding, Path, Verdict};
 use crate::lab::{Campaign, Done, Flow, run};
 use crate::shrink::shrink;
-use crate::source::Stream;
 use crate::subject::{Candidate, Subject};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,7 +131,7 @@ pub fn row(kernel: &Implementation, campaign: Campaign, profile: Profile) -> Res
     let mut shown = Firsts::new();
     let mut broken = None;
     run(&bits, campaign, |done| {
-        count(&done, &mut cells);
+        count(&bits.pair, &done, &mut cells);
         if let Some(it) = look(&bits.pair, &done) {
             broken = Some(it);
             return Flow::Stop;
@@ -185,9 +184,9 @@ fn longest(trial: &Trial) -> u32 {
 }
 
 /// Counts what a case of a campaign looked at.
-fn count(done: &Done<Trial>, cells: &mut BTreeMap<Change, Cell>) {
+fn count(pair: &Pair, done: &Done<Trial>, cells: &mut BTreeMap<Change, Cell>) {
     let Checks::Turn(turn) = done.trial.checks else { return };
-    for relation in rotate(&done.trial.case, turn, RELATIONS_PER_CASE, &mut Stream::new(turn, RELATION_STREAM)) {
+    for relation in pair.relations_of_turn(&done.trial.case, turn) {
         cells.entry(Change::Axis(relation.relation.axis())).or_default().looks += 1;
     }
     cells.entry(Change::Path).or_default().looks += u64::from(done.verdict.compared > 0);
@@ -310,7 +309,11 @@ pub fn markdown(rows: &[Row]) -> String {
 mod tests {
     use super::*;
     use crate::lab::Length;
+    use crate::source::Stream;
+    use crate::subject::attention::draw::{Hints, draw};
+    use crate::subject::attention::per_sequence::{PerSequence, SequenceCall};
     use crate::subject::attention::reference::Reference;
+    use crate::subject::attention::relation::Relation;
     use std::sync::Arc;
 
     fn kernel(name: &str) -> Arc<Reference> {
@@ -324,7 +327,7 @@ mod tests {
     #[test]
     fn a_moving_grid_is_kept_on_all_axes_but_the_prefix() {
         let moving = Implementation::reference(Reference::parse("ref:uncached-split,grid.split=fixed_size(4)").unwrap());
-        let row = of(&moving, 300).map_err(|it| it.broken.to_string()).unwrap();
+        let row = of(&moving, 900).map_err(|it| it.broken.to_string()).unwrap();
         for (change, cell) in &row.cells {
             assert!(cell.looks > 10, "{change}: {cell:?}");
             match change {
@@ -337,8 +340,26 @@ mod tests {
             }
         }
         let table = markdown(&[row]);
-        assert!(table.starts_with("| kernel | repeat | company | position |"), "{table}");
+        assert!(table.starts_with("| kernel | repeat | recompute | company | position |"), "{table}");
         assert!(table.contains("| train = infer |\n|---|"), "{table}");
+    }
+
+    /// A look is a relation that is run: a kernel that does not say that it can work as ranks is not asked to.
+    #[test]
+    fn relations_that_are_not_run_are_no_looks() {
+        let looks = |kernel: Implementation| {
+            let pair = Pair { train: kernel.clone(), infer: kernel, oracle: Mode::Off, captured: None, witness: false };
+            let draw = |n| draw(&mut Stream::new(1, n), Profile::Quick, &Hints::default());
+            let several = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
+            (0..100).flat_map(|n| pair.relations_of_turn(&draw(n), n)).filter(several).count()
+        };
+        let zeros = |_: &SequenceCall<'_>, o: &mut [f32], lse: &mut [f32]| {
+            o.fill(0.0);
+            lse.fill(0.0);
+            Ok(())
+        };
+        assert_eq!(looks(Implementation::kernel(Arc::new(PerSequence::new("zeros", "1", zeros)))), 0);
+        assert!(looks(Implementation::reference(Reference::default())) > 5);
     }
 
     #[test]

@@ -66,7 +66,8 @@ impl Factors {
 }
 
 /// What is assumed of a kernel that declares nothing: f32 everywhere, any order, any block length, the largest of the costs of the
-/// three places of the scale, an f32 combination of partial results (two of each context-parallel chunk), a reciprocal, and [an exponential of 4 u](Counts::exp).
+/// three places of the scale, an f32 combination of partial results (two of each context-parallel chunk), a reciprocal, and
+/// [an exponential of 4 u](Counts::exp).
 const UNDECLARED: Numerics = Numerics {
     kv: Kv { descale: Descale::OnLoad },
     score: Score { order: Order::Sequential, fma: false, acc: Dtype::F32, store: Dtype::F32, scale: ScaleAt::FoldedLog2e },
@@ -127,8 +128,10 @@ impl Counts<'_> {
         // Chunks that one running state goes through.
         let held = match (context, n.grid.context) {
             (Some(_), Context::RingState) => chunks,
-            // A rank's own, which are at most two.
-            (Some(it), Context::RingLse) if n.grid.split == Split::None => chunks.min(it.chunks() / it.ranks),
+            // A rank's own, which are at most two; a rule may give no split.
+            (Some(it), Context::RingLse) if matches!(n.grid.split, Split::None | Split::Rule(..)) => {
+                chunks.min(it.chunks() / it.ranks)
+            }
             _ => 1,
         };
         // Only cells that hold a valid key are visited.

@@ -1,6 +1,6 @@
 //! Whether an intermediate can leave the range of its format.
 
-use super::super::numerics::{Finish, MaxInit, ScaleAt, Store};
+use super::super::numerics::{Finish, MaxInit, Numerics, ScaleAt, Store, SumOf};
 use super::count::{Counts, Factors, U, log_keys, step};
 use super::descaled::Descaled;
 use super::{Facts, RowSums};
@@ -10,8 +10,12 @@ use core_math::{exp, log1p};
 /// Covers the few roundings of a value that is not an accumulated sum, and the evaluation here.
 const MARGIN: f64 = 1.0 + 1.0 / 1024.0;
 
-/// A row whose weights all lie below `e^-80` of f32's scale is taken for lost.
-const DEEPEST: f64 = 80.0;
+/// How far below a finite initial maximum a row's largest weight may lie, in natural units, before the row is taken for lost. The
+/// least normal number of f32 and bf16 is `e^-87`, that of f16 `e^-9.7`.
+fn deepest(n: &Numerics) -> f64 {
+    let narrow = n.rowsum.acc == Dtype::F16 || n.rowsum.of == SumOf::RoundedP && n.probs.dtype == Dtype::F16;
+    if narrow { 9.0 } else { 80.0 }
+}
 
 /// The excess of a finite initial maximum over the row's, in natural units; 0 without one.
 pub(super) fn excess(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> f64 {
@@ -95,10 +99,10 @@ pub(super) fn check(counts: &Counts<'_>, facts: &Facts, sums: &RowSums) -> Optio
     if let Some(start) = start(counts, facts) {
         // The least maximum of any partial: a split or, with a sink, all keys may lie far below m.
         let spread = if counts.partials || sums.sink { sums.magnitude_max } else { 0.0 };
-        if start - (sums.max_score - spread) > DEEPEST {
+        if start - (sums.max_score - spread) > deepest(n) {
             return Some("scores may lie so far below softmax.max_init that all weights underflow");
         }
-        if it.folded && n.finish == Finish::Reciprocal && exceeds(v_scale * exp(DEEPEST), Dtype::F32) {
+        if it.folded && n.finish == Finish::Reciprocal && exceeds(v_scale * exp(deepest(n)), Dtype::F32) {
             return Some("a value's scale over a row sum may overflow f32");
         }
     }

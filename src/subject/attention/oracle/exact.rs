@@ -1,8 +1,8 @@
 //! Step 2, first half: the scores of one row as exact numbers, grouped where they are exactly equal.
 //!
 //! Operands are dyadic rationals, so a score without softcap is one too: between 2^-470 and 2^410, 880 bits in all (the extremes
-//! are those of an 8-bit key with a scale), held exactly in an MPFR number of [`BITS`] bits. A softcapped score is transcendental unless it is zero; it is held as the exact pair
-//! (score before the cap, bias), and only equal pairs are called equal.
+//! are those of an 8-bit key with a scale), held exactly in an MPFR number of [`BITS`] bits. A softcapped score is transcendental
+//! unless it is zero; it is held as the exact pair (score before the cap, bias), and only equal pairs are called equal.
 
 use super::inputs::Row;
 use rug::Float;

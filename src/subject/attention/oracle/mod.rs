@@ -2,8 +2,8 @@
 //!
 //! Row `i` of a sequence with `q` rows and `kv` keys stands at `p = i + kv - q` (top-left causal anchor: `p = i`). For its visible
 //! keys `j`, exactly: `s_j = softcap(scale * q.k_j) - slope |p - j|`, `o_x = sum e^(s_j) v_jx / sum e^(s_j)`,
-//! `lse = ln sum e^(s_j)`; of an 8-bit KV cache, `k_j` and `v_j` are what is stored times the scale of its head. A sink is one more key of that score whose value is zero. A row without keys has `o = 0` and
-//! `lse = -inf`, with a sink `lse = sink`. The operands are dyadic rationals, so "exactly" has a meaning; the answer is that real
+//! `lse = ln sum e^(s_j)`; of an 8-bit KV cache, `k_j` and `v_j` are what is stored times the scale of its head. A sink is one more
+//! key of that score whose value is zero. A row without keys has `o = 0` and `lse = -inf`, with a sink `lse = sink`. The operands are dyadic rationals, so "exactly" has a meaning; the answer is that real
 //! number rounded to nearest even in the output format, and zero's sign is free (+0 is given).
 //!
 //! Two steps. First an enclosure in `f64` with a full running error analysis (`enclosure.rs`): if both its ends round to the same

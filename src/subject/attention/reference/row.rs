@@ -277,7 +277,10 @@ impl Row {
     fn must_rescale(&self, arithmetic: &Arithmetic<'_>, max: f32) -> bool {
         match arithmetic.numerics.softmax.rescale {
             Rescale::Always => max > self.max,
-            Rescale::Threshold(limit) => arithmetic.natural(max - self.max) > limit,
+            // The first maximum is always taken: a raw scale that underflowed to 0 would make a NaN of its distance from -inf.
+            Rescale::Threshold(limit) => {
+                max > self.max && (self.max == f32::NEG_INFINITY || arithmetic.natural(max - self.max) > limit)
+            }
         }
     }
 

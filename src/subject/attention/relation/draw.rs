@@ -9,7 +9,7 @@ use crate::subject::attention::{Case, ContextParallel, Sequence, Shards, Side};
 type Slot = (Path, fn(&Case, &mut dyn Source) -> Option<Relation>);
 
 /// Every meaningful pair, ordered so that two neighbours in the rotation look at different things.
-const ROTATION: [Slot; 24] = [
+const ROTATION: [Slot; 25] = [
     (Path::Infer, draw_chunk),
     (Path::Train, draw_padding),
     (Path::Infer, draw_prefix),
@@ -34,6 +34,7 @@ const ROTATION: [Slot; 24] = [
     (Path::Infer, draw_neighbour_length),
     (Path::Infer, draw_position),
     (Path::Infer, draw_repeat),
+    (Path::Infer, draw_recompute),
 ];
 
 /// `count` relations that fit the case, starting at place `turn` of the rotation; fewer when fewer fit.
@@ -53,7 +54,7 @@ fn draw((path, draw): Slot, case: &Case, source: &mut dyn Source) -> Option<Side
     let sided = SidedRelation { path, relation };
     // A variant that changes nothing would be a repeat under another name.
     let variant = sided.apply(case)?;
-    let unchanged = matches!(relation, Relation::Repeat | Relation::Poison);
+    let unchanged = matches!(relation, Relation::Repeat | Relation::Recompute | Relation::Poison);
     (unchanged || variant.case != *case).then_some(sided)
 }
 
@@ -84,6 +85,10 @@ pub fn undo(case: &Case) -> Vec<SidedRelation> {
 
 fn draw_repeat(_: &Case, _: &mut dyn Source) -> Option<Relation> {
     Some(Relation::Repeat)
+}
+
+fn draw_recompute(_: &Case, _: &mut dyn Source) -> Option<Relation> {
+    Some(Relation::Recompute)
 }
 
 fn draw_poison(_: &Case, _: &mut dyn Source) -> Option<Relation> {

@@ -18,6 +18,9 @@ use crate::finding::{Axis, Path};
 pub enum Relation {
     /// Nothing: the same run again.
     Repeat,
+    /// Nothing either, and no second run: the rows that an inference run makes more than once, since their request lost its pages or
+    /// their drafts were rejected, against their first making.
+    Recompute,
     /// Only this sequence is left.
     Alone {
         /// Sequence id.
@@ -140,6 +143,11 @@ impl SidedRelation {
         let mut except = None;
         match (self.path, self.relation) {
             (_, Relation::Repeat) => {}
+            (Path::Infer, Relation::Recompute) => {
+                if !recomputes(base) {
+                    return None;
+                }
+            }
             (Path::Train, Relation::Poison) => {
                 let TrainLayout::Dense { pad_q, pad_kv, .. } = base.train.layout else { return None };
                 let sequences = &base.problem.sequences;
@@ -266,7 +274,7 @@ impl SidedRelation {
         use Relation::*;
         let mut forms = Vec::new();
         match self.relation {
-            Repeat | Alone { .. } | Poison => {}
+            Repeat | Recompute | Alone { .. } | Poison => {}
             Neighbour { q, kv, count } => {
                 forms.extend(down(count, 1).into_iter().map(|count| Neighbour { q, kv, count }));
                 forms.extend(down(kv, 0).into_iter().map(|kv| Neighbour { q: q.min(kv.max(1)), kv, count }));
@@ -335,6 +343,19 @@ pub(in crate::subject::attention) fn size_of_context(context: Option<ContextPara
     context.map_or(0, |it| u64::from(it.ranks) + shards(it) + u64::from(it.length))
 }
 
+/// Whether some row of the inference path is made more than once.
+fn recomputes(case: &Case) -> bool {
+    if case.infer.requests.iter().all(|it| it.reject == 0 && it.preempt.is_none()) {
+        return false;
+    }
+    let mut done = vec![0; case.problem.sequences.len()];
+    schedule(&case.problem, &case.infer).iter().flatten().any(|step| {
+        let again = step.first_row < done[step.sequence];
+        done[step.sequence] = done[step.sequence].max(step.first_row + step.rows);
+        again
+    })
+}
+
 /// Adds a sequence that comes first in both plans. Drawn data gives it values of its own; literal data repeats the case's rows;
 /// captured tensors have no more sequences to give.
 fn with_neighbour(base: &Case, q: u32, kv: u32) -> Option<Case> {
@@ -372,6 +393,7 @@ impl Relation {
     pub fn axis(&self) -> Axis {
         match self {
             Relation::Repeat => Axis::Repeat,
+            Relation::Recompute => Axis::Recompute,
             Relation::Alone { .. }
             | Relation::Neighbour { .. }
             | Relation::NeighbourLength { .. }
@@ -403,7 +425,7 @@ impl Relation {
         use Relation::*;
         let sum = |parts: &[u32]| parts.iter().map(|&n| u64::from(n)).sum();
         match *self {
-            Repeat | Alone { .. } | Poison => 0,
+            Repeat | Recompute | Alone { .. } | Poison => 0,
             Neighbour { q, kv, count } => sum(&[q, kv, count - 1]),
             NeighbourLength { q, kv, .. } => sum(&[q, kv]),
             NeighbourJoins { join: n, .. } | Position { rotate: n } | Bucket { size: n } => sum(&[n]),

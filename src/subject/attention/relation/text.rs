@@ -13,6 +13,7 @@ impl fmt::Display for SidedRelation {
         use Relation::*;
         match self.relation {
             Repeat => write!(f, "repeat"),
+            Recompute => write!(f, "recompute"),
             Alone { seq } => write!(f, "alone seq={seq}"),
             // One is not spelled out, as in the first files.
             Neighbour { q, kv, count: 1 } => write!(f, "neighbour q={q} kv={kv}"),
@@ -83,6 +84,7 @@ impl FromStr for SidedRelation {
         };
         let relation = match name {
             "repeat" => Repeat,
+            "recompute" => Recompute,
             "alone" => Alone { seq: get("seq")? },
             "neighbour" => Neighbour { q: get("q")?, kv: get("kv")?, count: get("count").unwrap_or(1).max(1) },
             "neighbour_length" => NeighbourLength { seq: get("seq")?, q: get("q")?, kv: get("kv")? },
@@ -103,6 +105,7 @@ impl FromStr for SidedRelation {
             other => {
                 let known = [
                     "repeat",
+                    "recompute",
                     "alone",
                     "neighbour",
                     "neighbour_length",

@@ -33,8 +33,8 @@ enum Pass {
     Labels,
 }
 
-/// Storage comes first: in a wider format fewer keys show the same. Lengths, heads and dims come once more between literal bits and simpler values: a key that made a boundary visible stays what
-/// it is when others go, and simple values show less.
+/// Storage comes first: in a wider format fewer keys show the same. Lengths, heads and dims come once more between literal bits and
+/// simpler values: a key that made a boundary visible stays what it is when others go, and simple values show less.
 const PASSES: [Pass; 15] = [
     Pass::Storage,
     Pass::Sequences,
@@ -84,6 +84,7 @@ pub(super) fn smaller(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs, pass: usi
             let apart = if position == 0 { apart(trial) } else { None };
             let without = without_sequence(case, position);
             let mut candidates: Vec<Candidate<Trial>> = apart.into_iter().chain(structural(vec![without.clone()])).collect();
+            candidates.extend(joined(trial, &without));
             candidates.extend(one_place_less(trial, without));
             candidates
         }
@@ -253,6 +254,14 @@ fn rescaled(trial: &Trial, case: &Case) -> Vec<Candidate<Trial>> {
             with_relation(trial, case.clone(), SidedRelation { relation: Relation::Neighbour { q, kv, count }, ..sided })
         })
         .collect()
+}
+
+/// One sequence fewer in the case and one neighbour more: the changed batch stays as large.
+fn joined(trial: &Trial, case: &Case) -> Option<Candidate<Trial>> {
+    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return None };
+    let Relation::Neighbour { q, kv, count } = sided.relation else { return None };
+    let relation = Relation::Neighbour { q, kv, count: count + 1 };
+    Some(with_relation(trial, case.clone(), SidedRelation { relation, ..sided }))
 }
 
 fn with_relation(trial: &Trial, case: Case, relation: SidedRelation) -> Candidate<Trial> {
