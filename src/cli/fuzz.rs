@@ -62,7 +62,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
     /// Hold every case to features of a model: d=128, d_qk=192,d_v=128, heads=16/2 (query heads/KV heads), dtype=bf16,
-    /// causal=bottom_right or none; repeated, or separated by commas
+    /// kv_dtype=e4m3, causal=bottom_right or none; repeated, or separated by commas
     #[arg(long, value_name = "NAME=VALUE,...")]
     pin: Vec<String>,
     /// Take values from captured tensors q, k, v, cu_seqlens

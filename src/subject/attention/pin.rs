@@ -19,8 +19,25 @@ pub struct Pins {
     pub heads: Option<(u32, u32)>,
     /// Storage of q, k and v.
     pub dtype: Option<Dtype>,
+    /// Storage of k and v: an 8-bit format, or that of q.
+    pub kv_dtype: Option<KvPin>,
     /// The causal mask; `Some(None)` is none at all.
     pub causal: Option<Option<Anchor>>,
+}
+
+/// What storage of keys and values is pinned to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvPin {
+    /// That of q.
+    Plain,
+    /// E4M3 or E5M2, with scales.
+    Fp8(Dtype),
+}
+
+impl KvPin {
+    fn of(problem: &Problem) -> KvPin {
+        problem.fp8_kv.as_ref().map_or(KvPin::Plain, |kv| KvPin::Fp8(kv.dtype))
+    }
 }
 
 /// One name that can be pinned.
@@ -32,10 +49,10 @@ struct Pin {
     read: fn(&str) -> Option<Pins>,
 }
 
-const FREE: Pins = Pins { d_qk: None, d_v: None, heads: None, dtype: None, causal: None };
+const FREE: Pins = Pins { d_qk: None, d_v: None, heads: None, dtype: None, kv_dtype: None, causal: None };
 
 /// Every pin.
-const PINS: [Pin; 6] = [
+const PINS: [Pin; 7] = [
     Pin {
         name: "d",
         values: "both head dims, 1 to 512",
@@ -59,6 +76,17 @@ const PINS: [Pin; 6] = [
         read: |text| {
             let dtype = [Dtype::F32, Dtype::BF16, Dtype::F16].into_iter().find(|it| it.name() == text)?;
             Some(Pins { dtype: Some(dtype), ..FREE })
+        },
+    },
+    Pin {
+        name: "kv_dtype",
+        values: "e4m3, e5m2, or plain: as q",
+        read: |text| {
+            let kv = match text {
+                "plain" => KvPin::Plain,
+                _ => KvPin::Fp8([Dtype::E4M3, Dtype::E5M2].into_iter().find(|it| it.name() == text)?),
+            };
+            Some(Pins { kv_dtype: Some(kv), ..FREE })
         },
     },
     Pin {
@@ -99,6 +127,7 @@ impl Pins {
             self.d_v = only.d_v.or(self.d_v);
             self.heads = only.heads.or(self.heads);
             self.dtype = only.dtype.or(self.dtype);
+            self.kv_dtype = only.kv_dtype.or(self.kv_dtype);
             self.causal = only.causal.or(self.causal);
             if !before.agree(self) {
                 return Err(format!("{name}={value}: pinned before to another value"));
@@ -116,6 +145,7 @@ impl Pins {
             && same(self.d_v, other.d_v)
             && same(self.heads, other.heads)
             && same(self.dtype, other.dtype)
+            && same(self.kv_dtype, other.kv_dtype)
             && same(self.causal, other.causal)
     }
 
@@ -126,6 +156,7 @@ impl Pins {
             d_v: Some(problem.d_v),
             heads: Some((problem.q_heads() as u32, problem.kv_heads() as u32)),
             dtype: Some(problem.dtype),
+            kv_dtype: Some(KvPin::of(problem)),
             causal: Some(problem.mask.causal),
         })
     }
@@ -149,6 +180,10 @@ impl fmt::Display for Pins {
             self.d_v.map(|d| format!("d_v={d}")),
             self.heads.map(|(q, kv)| format!("heads={q}/{kv}")),
             self.dtype.map(|dtype| format!("dtype={dtype}")),
+            self.kv_dtype.map(|it| match it {
+                KvPin::Plain => "kv_dtype=plain".into(),
+                KvPin::Fp8(dtype) => format!("kv_dtype={dtype}"),
+            }),
             self.causal.map(|it| format!("causal={}", causal(it))),
         ]
         .into_iter()
@@ -179,7 +214,7 @@ mod tests {
         assert_eq!((pins.d_qk, pins.d_v, pins.heads), (Some(192), Some(128), Some((16, 2))));
         let pins: Pins = "d=64, dtype=bf16,causal=none".parse().unwrap();
         assert_eq!((pins.d_qk, pins.d_v, pins.dtype, pins.causal), (Some(64), Some(64), Some(Dtype::BF16), Some(None)));
-        for text in ["none", "d_qk=192,d_v=128,heads=16/2,dtype=f16,causal=none", "causal=top_left"] {
+        for text in ["none", "d_qk=192,d_v=128,heads=16/2,dtype=f16,kv_dtype=e4m3,causal=none", "causal=top_left"] {
             assert_eq!(text.parse::<Pins>().unwrap().to_string(), text);
         }
         // Repeated options add up, and may repeat themselves.
@@ -195,13 +230,14 @@ mod tests {
             ("", "name=value"),
             ("d", "name=value"),
             ("hads=1/1", "did you mean `heads`?"),
-            ("size=64", "known: d, d_qk, d_v, heads, dtype, causal"),
+            ("size=64", "known: d, d_qk, d_v, heads, dtype, kv_dtype, causal"),
             ("d=0", "takes both head dims, 1 to 512"),
             ("d=513", "takes"),
             ("heads=3/2", "query heads/KV heads"),
             ("heads=8x2", "query heads/KV heads"),
             ("heads=130/2", "query heads/KV heads"),
             ("dtype=e4m3", "takes f32, bf16, f16"),
+            ("kv_dtype=f16", "takes e4m3, e5m2, or plain"),
             ("causal=yes", "takes bottom_right, top_left, none"),
             ("d=64,d_v=128", "d_v=128: pinned before to another value"),
         ] {

@@ -6,6 +6,7 @@ use crate::number::Dtype;
 use crate::source::{Choose, Source};
 use crate::subject::attention::case::{Data, Fp8Kv, Problem, Regime, Sequence};
 use crate::subject::attention::mask::{Anchor, Mask};
+use crate::subject::attention::pin::KvPin;
 
 /// Draws what is computed, and on which values.
 pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hints: &Hints<'_>) -> (Problem, Data) {
@@ -74,12 +75,13 @@ pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hi
 /// Draws whether keys and values are in an 8-bit format, and its scales.
 ///
 /// It comes after everything else, so that the other choices of a case do not depend on it.
-pub(super) fn fp8_kv(source: &mut dyn Source, problem: &mut Problem) {
+pub(super) fn fp8_kv(source: &mut dyn Source, problem: &mut Problem, pin: Option<KvPin>) {
     let (share, of) = FP8[usize::from(problem.dtype == Dtype::F32)];
-    if !source.chance(share, of) {
+    if !source.chance(share, of) && !matches!(pin, Some(KvPin::Fp8(_))) || pin == Some(KvPin::Plain) {
         return;
     }
     let dtype = source.pick(&[Dtype::E4M3, Dtype::E5M2]);
+    let dtype = if let Some(KvPin::Fp8(pinned)) = pin { pinned } else { dtype };
     let kind = source.weighted(SCALES);
     let mut scales = |first: f32| -> Vec<f32> {
         let heads = if problem.kv_heads() > 1 && source.chance(1, 2) { problem.kv_heads() } else { 1 };

@@ -104,7 +104,7 @@ pub fn draw(source: &mut dyn Source, profile: Profile, hints: &Hints<'_>) -> Cas
     (train.context, train.head_ranks) = ranks::ranks(source, &problem, &granules, train_alone);
     let mut infer = schedule::infer(source, &problem, cache, &granules, chunk);
     (infer.context, infer.head_ranks) = ranks::ranks(source, &problem, &granules, infer_alone);
-    geometry::fp8_kv(source, &mut problem);
+    geometry::fp8_kv(source, &mut problem, hints.pins.kv_dtype);
     Case { problem, train, infer, data }
 }
 
