@@ -3,17 +3,22 @@
 //! Structure first: sequences, lengths, heads, dims, plan knobs, mask options, the relation's parameters. Then the values: drawn
 //! data becomes literal bits, and each value moves towards 0, 1, -1, a power of two, few significant bits.
 
+mod company;
+mod plans;
 mod size;
+mod values;
 
 pub(super) use size::size;
 
+use company::{apart, joined, one_place_less, relations, rescaled};
+use plans::{changed, infer_plans, requests, train_plans};
 use size::DEFAULT_BLOCK_Q;
+use values::{VALUE_CHUNKS, literal, relabelled, simpler_values, values};
 
-use super::relation::{Relation, SidedRelation, simpler_context};
 use super::select::{Keep, Selection, fit_plans};
 use super::trial::{Checks, Trial};
-use super::{Anchor, Cache, Case, Data, Fp8Kv, InferPlan, Inputs, Literal, Problem, Regime, Request, Side, TrainLayout};
-use crate::number::{Class, Dtype};
+use super::{Anchor, Cache, Case, Data, Fp8Kv, InferPlan, Inputs, Problem, Regime, Request, TrainLayout};
+use crate::number::Dtype;
 use crate::subject::Candidate;
 
 /// One kind of step.
@@ -52,9 +57,6 @@ const PASSES: [Pass; 15] = [
     Pass::Values,
     Pass::Labels,
 ];
-
-/// Largest literal case, in values: a case file with more would not be read by anyone.
-const LITERAL_VALUES_MAX: usize = 65_536;
 
 pub(super) fn positions(trial: &Trial, pass: usize) -> Option<usize> {
     let problem = &trial.case.problem;
@@ -136,14 +138,6 @@ pub(super) fn redraw(trial: &Trial, n: u32) -> Option<Trial> {
 fn without_sequence(case: &Case, n: usize) -> Case {
     let kept = (0..case.problem.sequences.len()).filter(|&it| it != n);
     Selection::sequences(&case.problem, kept).apply(case)
-}
-
-/// A rotation of the batch goes one place less far where a sequence is gone.
-fn one_place_less(trial: &Trial, case: Case) -> Option<Candidate<Trial>> {
-    let Checks::Only { oracle, pair, relation: Some(sided) } = trial.checks else { return None };
-    let Relation::Position { rotate: rotate @ 2.. } = sided.relation else { return None };
-    let relation = Some(SidedRelation { relation: Relation::Position { rotate: rotate - 1 }, ..sided });
-    Some(Candidate { trial: Trial { case, checks: Checks::Only { oracle, pair, relation } }, redraw: true })
 }
 
 /// Smaller values of a length, boldest first: halving, then single steps.
@@ -237,41 +231,6 @@ fn heads(case: &Case, position: usize) -> Vec<Case> {
     vec![select(vec![n], of_group), select((0..count).filter(|&it| it != n).collect(), of_group)]
 }
 
-/// Fewer heads under a neighbour that grows by the same factor: launchers multiply its rows with the heads of a group, and the
-/// batch with the KV heads.
-fn rescaled(trial: &Trial, case: &Case) -> Vec<Candidate<Trial>> {
-    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return Vec::new() };
-    let Relation::Neighbour { q, kv, count } = sided.relation else { return Vec::new() };
-    let (old, new) = (&trial.case.problem, &case.problem);
-    let grown = |n: usize, of: fn(&Problem) -> usize| (n * of(old)).div_ceil(of(new)) as u32;
-    let batch = old.sequences.len();
-    let rows = grown(q as usize, |it| it.group_ids.len());
-    let crowd = grown(batch + count as usize, Problem::kv_heads) - batch as u32;
-    [(rows, count), (q, crowd)]
-        .into_iter()
-        .filter(|&it| it != (q, count))
-        .map(|(q, count)| {
-            with_relation(trial, case.clone(), SidedRelation { relation: Relation::Neighbour { q, kv, count }, ..sided })
-        })
-        .collect()
-}
-
-/// One sequence fewer in the case and one neighbour more: the changed batch stays as large.
-fn joined(trial: &Trial, case: &Case) -> Option<Candidate<Trial>> {
-    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return None };
-    let Relation::Neighbour { q, kv, count } = sided.relation else { return None };
-    let relation = Relation::Neighbour { q, kv, count: count + 1 };
-    Some(with_relation(trial, case.clone(), SidedRelation { relation, ..sided }))
-}
-
-fn with_relation(trial: &Trial, case: Case, relation: SidedRelation) -> Candidate<Trial> {
-    let mut trial = Trial { case, ..trial.clone() };
-    if let Checks::Only { relation: it, .. } = &mut trial.checks {
-        *it = Some(relation);
-    }
-    Candidate { trial, redraw: true }
-}
-
 fn dims(case: &Case, position: usize) -> Vec<Case> {
     let selection = Selection::all(&case.problem);
     let cases = match position {
@@ -279,109 +238,6 @@ fn dims(case: &Case, position: usize) -> Vec<Case> {
         _ => down(case.problem.d_v, 1).into_iter().map(|d_v| Selection { d_v, ..selection.clone() }).collect(),
     };
     cases.into_iter().map(|selection| selection.apply(case)).collect()
-}
-
-fn changed(case: &Case, change: impl FnOnce(&mut Case)) -> Case {
-    let mut case = case.clone();
-    change(&mut case);
-    case
-}
-
-fn identity(count: usize) -> Vec<u32> {
-    (0..count as u32).collect()
-}
-
-fn train_plans(case: &Case) -> Vec<Case> {
-    let mut cases = Vec::new();
-    if let TrainLayout::Dense { side, pad_q, pad_kv } = case.train.layout {
-        let mut layout = |layout| cases.push(changed(case, |case| case.train.layout = layout));
-        layout(TrainLayout::Varlen);
-        layout(TrainLayout::Dense { side: Side::Right, pad_q, pad_kv });
-        for pad_q in down(pad_q, 0) {
-            layout(TrainLayout::Dense { side, pad_q, pad_kv });
-        }
-        for pad_kv in down(pad_kv, 0) {
-            layout(TrainLayout::Dense { side, pad_q, pad_kv });
-        }
-    }
-    cases.push(changed(case, |case| case.train.order = identity(case.train.order.len())));
-    cases.push(changed(case, |case| case.train.block_q = DEFAULT_BLOCK_Q));
-    cases.extend(simpler_context(case.train.context).into_iter().map(|it| changed(case, |case| case.train.context = it)));
-    cases.extend(fewer_heads(case, case.train.head_ranks).map(|ranks| changed(case, |case| case.train.head_ranks = ranks)));
-    cases
-}
-
-fn infer_plans(case: &Case) -> Vec<Case> {
-    let mut cases = Vec::new();
-    let mut plan = |change: &dyn Fn(&mut InferPlan)| cases.push(changed(case, |case| change(&mut case.infer)));
-    plan(&|infer| infer.cache = Cache::Contiguous { spare: 0 });
-    if let Cache::Contiguous { spare } = case.infer.cache {
-        for spare in down(spare, 0) {
-            plan(&|infer| infer.cache = Cache::Contiguous { spare });
-        }
-    }
-    if let Cache::Paged { page, spare, shuffle, recycled } = case.infer.cache {
-        plan(&|infer| infer.cache = Cache::Paged { page, spare: 0, shuffle: 0, recycled: false });
-        for spare in down(spare, 0) {
-            plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled });
-        }
-        plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle: 0, recycled });
-        plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled: false });
-        for page in down(page, 1) {
-            plan(&|infer| infer.cache = Cache::Paged { page, spare, shuffle, recycled });
-        }
-    }
-    plan(&|infer| infer.order = identity(infer.order.len()));
-    plan(&|infer| infer.rotate = false);
-    plan(&|infer| infer.budget = None);
-    for bucket in down(case.infer.bucket, 1) {
-        plan(&|infer| infer.bucket = bucket);
-    }
-    for context in simpler_context(case.infer.context) {
-        plan(&|infer| infer.context = context);
-    }
-    for ranks in fewer_heads(case, case.infer.head_ranks) {
-        plan(&|infer| infer.head_ranks = ranks);
-    }
-    cases
-}
-
-/// Fewer head-parallel ranks that the heads can be divided between, the fewest first.
-fn fewer_heads(case: &Case, ranks: u32) -> impl Iterator<Item = u32> {
-    (1..ranks).filter(|&ranks| case.problem.divides_heads(ranks))
-}
-
-fn requests(case: &Case, n: usize) -> Vec<Case> {
-    let (q, request) = (case.problem.sequences[n].q, &case.infer.requests[n]);
-    let mut cases = Vec::new();
-    let mut change = |edit: &dyn Fn(&mut Request)| {
-        cases.push(changed(case, |case| {
-            edit(&mut case.infer.requests[n]);
-            fit_plans(case);
-        }));
-    };
-    // One prefill of everything is the simplest schedule.
-    change(&|it| *it = Request { hit: 0, join: 0, chunks: Vec::new(), then: q.max(1), reject: 0, preempt: None });
-    change(&|it| (it.chunks, it.then, it.reject) = (Vec::new(), q.max(1), 0));
-    for join in down(request.join, 0) {
-        change(&|it| it.join = join);
-    }
-    change(&|it| it.preempt = None);
-    for reject in down(request.reject, 0) {
-        change(&|it| it.reject = reject);
-    }
-    for hit in down(request.hit, 0) {
-        change(&|it| it.hit = hit);
-    }
-    change(&|it| it.chunks.clear());
-    for count in down(request.chunks.len() as u32, 0) {
-        change(&|it| it.chunks.truncate(count as usize));
-    }
-    change(&|it| it.then = q.max(1));
-    for more in down(q.saturating_sub(request.then), 0) {
-        change(&|it| it.then = q - more);
-    }
-    cases
 }
 
 fn masks(case: &Case) -> Vec<Case> {
@@ -460,133 +316,4 @@ fn simpler_scales(scales: &[f32]) -> Vec<Vec<f32>> {
         }
     }
     simpler
-}
-
-fn relations(trial: &Trial) -> Vec<Candidate<Trial>> {
-    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return Vec::new() };
-    sided.simpler().into_iter().map(|simpler| with_relation(trial, trial.case.clone(), simpler)).collect()
-}
-
-/// The neighbours of a company relation leave the case and come with the relation: what they are then costs no length.
-fn apart(trial: &Trial) -> Option<Candidate<Trial>> {
-    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return None };
-    let problem = &trial.case.problem;
-    let stays = |id: u32| match sided.relation {
-        Relation::Alone { seq } => Some(id == seq),
-        Relation::NeighbourLength { seq, .. } | Relation::NeighbourJoins { seq, .. } => Some(id != seq),
-        _ => None,
-    };
-    let mut kept = Vec::new();
-    let mut gone = Vec::new();
-    for (n, sequence) in problem.sequences.iter().enumerate() {
-        if stays(sequence.id)? { kept.push(n) } else { gone.push(*sequence) }
-    }
-    let q = gone.iter().map(|it| it.q).max()?;
-    let kv = gone.iter().map(|it| it.kv).max()?;
-    let relation = Relation::Neighbour { q, kv, count: gone.len() as u32 };
-    Some(with_relation(trial, Selection::sequences(problem, kept).apply(&trial.case), SidedRelation { relation, ..sided }))
-}
-
-fn literal(trial: &Trial, inputs: &dyn Fn(&Case) -> Inputs) -> Vec<Candidate<Trial>> {
-    if matches!(trial.case.data, Data::Literal(_)) {
-        return Vec::new();
-    }
-    let values = inputs(&trial.case);
-    if values.q.bits.len() + values.k.bits.len() + values.v.bits.len() > LITERAL_VALUES_MAX {
-        return Vec::new();
-    }
-    let mut trial = trial.clone();
-    trial.case.data = Data::Literal(Literal { q: values.q.bits, k: values.k.bits, v: values.v.bits });
-    vec![Candidate { trial, redraw: false }]
-}
-
-/// Ids and labels counted from 0. Other labels draw other data, so only literal data is relabelled.
-fn relabelled(trial: &Trial) -> Trial {
-    let mut trial = trial.clone();
-    if !matches!(trial.case.data, Data::Literal(_)) {
-        return trial;
-    }
-    let problem = &mut trial.case.problem;
-    let ids: Vec<u32> = problem.sequences.iter().map(|it| it.id).collect();
-    for (n, sequence) in problem.sequences.iter_mut().enumerate() {
-        sequence.id = n as u32;
-    }
-    problem.kv_head_ids = identity(problem.kv_head_ids.len());
-    problem.group_ids = identity(problem.group_ids.len());
-    if let Checks::Only { relation: Some(sided), .. } = &mut trial.checks {
-        sided.relation = sided.relation.renamed(|id| ids.iter().position(|&it| it == id).map_or(id, |n| n as u32));
-    }
-    trial
-}
-
-/// Positions of the values pass that change many values at once, before those that change one.
-const VALUE_CHUNKS: usize = 3 * (1 + 2 + 4 + 8 + 16);
-
-fn values(trial: &Trial, position: usize) -> Vec<Candidate<Trial>> {
-    let Data::Literal(literal) = &trial.case.data else { return Vec::new() };
-    let with = |edit: &dyn Fn(&mut Literal)| {
-        let mut trial = trial.clone();
-        if let Data::Literal(literal) = &mut trial.case.data {
-            edit(literal);
-        }
-        Candidate { trial, redraw: false }
-    };
-    if position < VALUE_CHUNKS {
-        // q, k, v in turn; whole, halves, quarters, ...
-        let (tensor, mut part) = (position % 3, position / 3);
-        let mut parts = 1;
-        while part >= parts {
-            part -= parts;
-            parts *= 2;
-        }
-        let chunk = move |literal: &mut Literal, value: u32| {
-            let bits = [&mut literal.q, &mut literal.k, &mut literal.v][tensor].as_mut_slice();
-            let (from, to) = (bits.len() * part / parts, bits.len() * (part + 1) / parts);
-            bits[from..to].fill(value);
-        };
-        let one = dtype_of(&trial.case.problem, tensor).round_f64(1.0);
-        return vec![with(&|literal| chunk(literal, 0)), with(&|literal| chunk(literal, one))];
-    }
-    let n = position - VALUE_CHUNKS;
-    let (q, k) = (literal.q.len(), literal.k.len());
-    let (tensor, n) = if n < q {
-        (0, n)
-    } else if n < q + k {
-        (1, n - q)
-    } else {
-        (2, n - q - k)
-    };
-    let old = [&literal.q, &literal.k, &literal.v][tensor][n];
-    simpler_values(dtype_of(&trial.case.problem, tensor), old)
-        .into_iter()
-        .map(|value| with(&|literal| [&mut literal.q, &mut literal.k, &mut literal.v][tensor][n] = value))
-        .collect()
-}
-
-/// Storage of q, k or v.
-fn dtype_of(problem: &Problem, tensor: usize) -> Dtype {
-    if tensor == 0 { problem.dtype } else { problem.kv_dtype() }
-}
-
-/// 0, 1, -1, the power of two below, then fewer and fewer dropped bits.
-fn simpler_values(dtype: Dtype, bits: u32) -> Vec<u32> {
-    if bits == 0 || dtype.class(bits) == Class::Nan {
-        return Vec::new();
-    }
-    let one = dtype.round_f64(1.0);
-    let mut values = vec![0, one, one | dtype.sign_mask()];
-    let fraction_bits = dtype.precision() - 1;
-    let mut kept = 0;
-    while kept < fraction_bits {
-        let mask = !((1u32 << (fraction_bits - kept)) - 1);
-        values.push(bits & mask);
-        kept = if kept == 0 { 1 } else { kept * 2 };
-    }
-    // Clearing the lowest set bit of the fraction.
-    let fraction = bits & ((1 << fraction_bits) - 1);
-    if fraction != 0 {
-        values.push(bits & !(1 << fraction.trailing_zeros()));
-    }
-    values.dedup();
-    values
 }
