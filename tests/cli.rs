@@ -348,6 +348,11 @@ fn row<'t>(table: &'t str, kernel: &str) -> Vec<(&'t str, &'t str)> {
     cells(header).into_iter().zip(cells(line)).skip(1).collect()
 }
 
+/// `**129**` or `**3** (recipes: 2)`: the length at which bits differ first; `None` for `kept`.
+fn first_length(cell: &str) -> Option<u32> {
+    cell.strip_prefix("**")?.split_once("**")?.0.parse().ok()
+}
+
 #[test]
 fn the_table_of_invariance_is_the_one_in_the_documents() {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/invariance.md")).expect("the page");
@@ -360,8 +365,13 @@ fn the_table_of_invariance_is_the_one_in_the_documents() {
     for kernel in kernels {
         for ((column, here), (name, there)) in row(&table, kernel).into_iter().zip(row(&page, kernel)) {
             assert_eq!(column, name);
-            // Fewer cases may not yet have found what more did.
-            assert!(here == there || here == "kept", "{kernel}, {column}: {here}, in docs/invariance.md {there}");
+            // Fewer cases may not yet have found what more did, or not at so short a length.
+            let consistent = match (first_length(here), first_length(there)) {
+                (None, _) => here == "kept",
+                (Some(here), Some(there)) => here >= there,
+                (Some(_), None) => false,
+            };
+            assert!(consistent, "{kernel}, {column}: {here}, in docs/invariance.md {there}");
         }
     }
     let found = |column: &str| row(&table, "ref:fa3").into_iter().find(|(name, _)| *name == column).expect("a column").1;
