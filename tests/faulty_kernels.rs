@@ -486,6 +486,22 @@ fn does_not_repeat_itself() {
     assert!(first(&attention, 100, |_, finding| repeat(finding)).is_some());
 }
 
+/// Its bits follow the rows of the step, always alike: no fault of repeating itself, but rows made again in larger steps differ.
+#[test]
+fn makes_rows_otherwise_again() {
+    let kernel = spoiled(|_, outputs| {
+        if outputs.lse.dims[0] == 1 {
+            for bits in outputs.lse.bits.iter_mut().filter(|bits| Dtype::F32.class(**bits) == Class::Normal) {
+                *bits += 1;
+            }
+        }
+    });
+    let attention = against(kernel, Mode::Off);
+    let signatures = campaign(&attention, 1500).signatures;
+    assert!(signatures.contains_key("not_invariant infer recompute lse"), "{signatures:?}");
+    assert!(signatures.keys().all(|it| !it.contains("repeat")), "{signatures:?}");
+}
+
 #[test]
 fn lse_off_by_one_ulp() {
     let kernel = spoiled(|_, outputs| {
