@@ -38,7 +38,7 @@ fn faulty(body: impl Fn(&Reference, Call<'_>, Outputs<'_>) -> Result<(), KernelE
 
 impl AttentionKernel for Faulty {
     fn identity(&self) -> Identity {
-        Identity { name: "faulty".into(), version: "1".into(), device: "cpu".into() }
+        Identity::cpu("faulty", "1")
     }
     fn conventions(&self) -> Conventions {
         self.reference.conventions()

@@ -149,7 +149,7 @@ struct Short(Reference);
 
 impl AttentionKernel for Short {
     fn identity(&self) -> Identity {
-        Identity { name: "short".into(), version: "1".into(), device: "cpu".into() }
+        Identity::cpu("short", "1")
     }
     fn conventions(&self) -> Conventions {
         self.0.conventions()
@@ -194,7 +194,7 @@ fn a_flaky_kernel_ends() {
     struct Flaky(Reference, AtomicU64);
     impl AttentionKernel for Flaky {
         fn identity(&self) -> Identity {
-            Identity { name: "flaky".into(), version: "1".into(), device: "cpu".into() }
+            Identity::cpu("flaky", "1")
         }
         fn conventions(&self) -> Conventions {
             self.0.conventions()

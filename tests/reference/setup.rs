@@ -129,6 +129,7 @@ impl Setup {
             kv_scales: self.fp8.as_ref().map(|(_, k, v)| KvScales { k, v }),
             context: self.context,
             out_dtype: self.out,
+            knobs: &[],
         }
     }
 

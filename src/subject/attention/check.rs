@@ -142,7 +142,12 @@ impl Pair {
     /// Whether another order of summation would change a bit of the case: whether its match could have failed. Asked of a
     /// reference kernel, the training side's stand-in where neither side is one. `None` where no row has three keys.
     pub fn witnessed(&self, case: &Case, inputs: &Inputs) -> Option<bool> {
-        let reference = self.train.reference.clone().or(self.infer.reference.clone()).unwrap_or_else(|| self.train.stand_in());
+        let reference = self
+            .train
+            .reference
+            .clone()
+            .or(self.infer.reference.clone())
+            .unwrap_or_else(|| self.train.stand_in(case.problem.dtype));
         capable(&case.problem).then(|| order_sensitive(&reference, case, inputs)).flatten()
     }
 

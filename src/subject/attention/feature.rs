@@ -31,6 +31,40 @@ pub enum Feature {
     ContextParallel,
 }
 
+impl Feature {
+    /// All of them.
+    pub const ALL: [Feature; 11] = [
+        Feature::Causal,
+        Feature::CausalTopLeft,
+        Feature::NotCausal,
+        Feature::Window,
+        Feature::Softcap,
+        Feature::Sinks,
+        Feature::Alibi,
+        Feature::GroupedHeads,
+        Feature::UnequalHeadDims,
+        Feature::Fp8Kv,
+        Feature::ContextParallel,
+    ];
+
+    /// The name in declarations of capabilities.
+    pub fn name(self) -> &'static str {
+        match self {
+            Feature::Causal => "causal",
+            Feature::CausalTopLeft => "causal_top_left",
+            Feature::NotCausal => "not_causal",
+            Feature::Window => "window",
+            Feature::Softcap => "softcap",
+            Feature::Sinks => "sinks",
+            Feature::Alibi => "alibi",
+            Feature::GroupedHeads => "grouped_heads",
+            Feature::UnequalHeadDims => "unequal_head_dims",
+            Feature::Fp8Kv => "fp8_kv",
+            Feature::ContextParallel => "context_parallel",
+        }
+    }
+}
+
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -67,6 +101,7 @@ impl Attributes<'_> {
             kv_scales,
             context,
             out_dtype: _,
+            knobs: _,
         } = self;
         let anchor = match mask.causal {
             Some(Anchor::BottomRight) => Feature::Causal,

@@ -3,6 +3,7 @@
 use super::kernel::{AttentionKernel, Identity};
 use super::reference::Reference;
 use super::text::{External, KernelFields, KernelText};
+use crate::number::Dtype;
 use std::sync::Arc;
 
 /// A kernel under test.
@@ -26,11 +27,12 @@ impl Implementation {
         Implementation { kernel, reference: None }
     }
 
-    /// The reference kernel with the arithmetic that this kernel declares, to ask whether a case shows a changed order at all.
-    pub fn stand_in(&self) -> Arc<Reference> {
+    /// The reference kernel with the arithmetic that this kernel declares for a storage format, to ask whether a case shows a changed order
+    /// at all.
+    pub fn stand_in(&self, storage: Dtype) -> Arc<Reference> {
         self.reference.clone().unwrap_or_else(|| {
             let mut reference = Reference::default();
-            reference.numerics = self.kernel.numerics().unwrap_or(reference.numerics);
+            reference.numerics = self.kernel.numerics_for(storage).unwrap_or(reference.numerics);
             Arc::new(reference)
         })
     }
@@ -40,7 +42,7 @@ impl Implementation {
         if let Some(reference) = &self.reference {
             return KernelText::Reference(KernelFields(reference.fields()));
         }
-        let Identity { name, version, device } = self.kernel.identity();
+        let Identity { name, version, device, .. } = self.kernel.identity();
         // Lines of the file: what a foreign kernel calls itself must not break it.
         let line = |text: String| text.replace(char::is_control, " ");
         KernelText::External(External { name: line(name), version: line(version), device: line(device) })

@@ -235,7 +235,7 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(path: Path, implementation: &Implementation, case: &'a Case, side: &'a Produced) -> Self {
-        let numerics = implementation.kernel.numerics();
+        let numerics = implementation.kernel.numerics_for(case.problem.dtype);
         let context = match path {
             Path::Train => case.train.context,
             Path::Infer => case.infer.context,

@@ -2,12 +2,15 @@
 //!
 //! A kernel only computes. Layouts, page tables, poison, canaries and the sequence of steps belong to the [driver](super::drive).
 
+use super::capabilities::Capabilities;
 use super::conventions::{AnchorConvention, Conventions};
 use super::mask::{Anchor, Mask};
 use super::numerics::Numerics;
 use super::plan::{ContextParallel, Side};
+use crate::finding::Breakage;
 use crate::number::Dtype;
 use crate::tensor::Tensor;
+use std::sync::Arc;
 
 /// Name, version and origin of a kernel, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +21,10 @@ pub struct Identity {
     pub version: String,
     /// Where it runs, e.g. `cpu`.
     pub device: String,
+    /// SHA-256, lower-case hex, of its source and of the libraries it loads; `None` where it was built into this program.
+    pub digest: Option<String>,
+    /// What else its bits may depend on, by name: library versions, threads, environment flags, an autotuned configuration.
+    pub details: Vec<(String, String)>,
 }
 
 /// What stored keys and values are multiplied with: one scale each for the tensor, or one for each KV head.
@@ -40,7 +47,13 @@ impl KvScales<'_> {
 impl Identity {
     /// A kernel that runs on the CPU.
     pub fn cpu(name: &str, version: &str) -> Self {
-        Identity { name: name.to_owned(), version: version.to_owned(), device: "cpu".to_owned() }
+        Identity {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            device: "cpu".to_owned(),
+            digest: None,
+            details: Vec::new(),
+        }
     }
 }
 
@@ -73,6 +86,8 @@ pub struct Attributes<'a> {
     pub context: Option<ContextParallel>,
     /// Format of `o`.
     pub out_dtype: Dtype,
+    /// The kernel's own knobs that are off their default ([`Capabilities::knobs`]): name and value, sorted by name.
+    pub knobs: &'a [(String, String)],
 }
 
 impl Attributes<'_> {
@@ -220,6 +235,13 @@ pub enum KernelError {
     Unsupported(String),
     /// It failed.
     Failed(String),
+    /// It did worse than fail.
+    Broken {
+        /// In which way.
+        breakage: Breakage,
+        /// What was seen: a signal, a deadline, the tail of stderr.
+        detail: String,
+    },
 }
 
 /// An attention implementation.
@@ -238,6 +260,24 @@ pub trait AttentionKernel: Send + Sync {
 
     /// The arithmetic it declares; `None` is "f32 everywhere, any order, one rounding at the end" for the accuracy bound.
     fn numerics(&self) -> Option<Numerics> {
+        None
+    }
+
+    /// The arithmetic it declares for a storage format, where that depends on it: many kernels round weights to the storage format.
+    fn numerics_for(&self, storage: Dtype) -> Option<Numerics> {
+        let _ = storage;
+        self.numerics()
+    }
+
+    /// What it can do. Cases are drawn within the common capabilities of both kernels, and what was left out is counted; a call that is
+    /// refused all the same is `Skipped`. By default everything.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// The same kernel in a fresh process, for what only a new process shows (uninitialised state, an autotuner's other choice). `None`
+    /// where a fresh one would be this one.
+    fn afresh(&self) -> Option<Result<Arc<dyn AttentionKernel>, KernelError>> {
         None
     }
 

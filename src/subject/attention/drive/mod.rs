@@ -122,6 +122,7 @@ fn attributes(problem: &Problem, block_q: u32, context: Option<ContextParallel>)
         kv_scales: problem.fp8_kv.as_ref().map(|kv| KvScales { k: &kv.k_scales, v: &kv.v_scales }),
         context,
         out_dtype: problem.out_dtype,
+        knobs: &[],
     }
 }
 
@@ -190,6 +191,7 @@ impl<'a> Gather<'a> {
             Ok(Ok(())) => {}
             Ok(Err(KernelError::Unsupported(reason))) => return Err(Stop::Unsupported(reason)),
             Ok(Err(KernelError::Failed(reason))) => return Err(Stop::Fault(Fault::Failed(reason))),
+            Ok(Err(KernelError::Broken { breakage, detail })) => return Err(Stop::Fault(Fault::Broken { breakage, detail })),
             Err(payload) => return Err(Stop::Fault(Fault::Failed(format!("panicked: {}", panic_text(&*payload))))),
         }
         for ((name, after), before) in [("o", &o), ("lse", &lse)].into_iter().zip(shapes) {

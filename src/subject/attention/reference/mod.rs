@@ -250,7 +250,13 @@ fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
 
 impl AttentionKernel for Reference {
     fn identity(&self) -> Identity {
-        Identity { name: self.to_string(), version: env!("CARGO_PKG_VERSION").into(), device: "cpu".into() }
+        Identity {
+            name: self.to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            device: "cpu".into(),
+            digest: None,
+            details: Vec::new(),
+        }
     }
 
     fn conventions(&self) -> Conventions {

@@ -1,0 +1,1 @@
+//! A kernel in a C library, through `include/lastbit.h`.

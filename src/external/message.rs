@@ -1,0 +1,1 @@
+//! What frames say: hello, welcome, calls and their answers.

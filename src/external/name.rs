@@ -1,0 +1,1 @@
+//! What a command line calls a kernel: `ref:...`, `process:...`, `lib:...`, or a kernel file.

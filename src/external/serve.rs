@@ -1,0 +1,1 @@
+//! Any kernel of this crate as a kernel process: the other end of [`super::process`].
