@@ -225,7 +225,7 @@ impl Heads {
 
 impl AttentionKernel for Heads {
     fn identity(&self) -> Identity {
-        Identity { name: "heads".into(), version: "1".into(), device: "cpu".into() }
+        Identity::cpu("heads", "1")
     }
     fn conventions(&self) -> Conventions {
         self.0.conventions()
