@@ -1,1 +1,5 @@
 //! A kernel in another process.
+
+mod command;
+
+pub use command::{Command, Limits};
