@@ -75,6 +75,7 @@ pub mod guide;
 pub mod input_error;
 pub mod lab;
 pub mod number;
+pub mod quantity;
 pub mod shrink;
 pub mod source;
 pub mod subject;

@@ -1,5 +1,6 @@
 //! What a run keeps of a finding: the case as it was drawn, then the small one.
 
+use super::fresh::{self, Fresh};
 use super::out_folder::{FOUND, OutFolder, SHRUNK};
 use super::{Failure, complain, note};
 use crate::finding::Finding;
@@ -8,7 +9,7 @@ use crate::shrink::{BUDGET, shrink};
 use crate::subject::Subject;
 use crate::subject::attention::check::Scratch;
 use crate::subject::attention::explain::{Explanation, explain};
-use crate::subject::attention::text::print as print_case;
+use crate::subject::attention::text::{External, print as print_case};
 use crate::subject::attention::trial::Trial;
 use crate::subject::attention::{Attention, Case, file};
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub(super) struct Small {
     pub(super) path: PathBuf,
     pub(super) case: Case,
     pub(super) explanation: Explanation,
+    /// `None` where no kernel is a process.
+    pub(super) fresh: Option<Fresh>,
 }
 
 fn file_name(index: u64, signature: &str) -> String {
@@ -98,14 +101,18 @@ impl Found {
         file.comment = format!("{signature}: {cause}");
         let path = folder.save(SHRUNK, &name, &print_case(&file))?;
         let explanation = explain(&attention.pair, &whole, &path.display().to_string(), Some(&signature));
-        Ok(Some(Small { path, case: shrunk.trial.case, explanation }))
+        let fresh = fresh::run(&attention.pair, &shrunk.trial, &signature);
+        Ok(Some(Small { path, case: shrunk.trial.case, explanation, fresh }))
     }
 
     /// The small case that an earlier part of the run has saved, if it still shows the finding.
     fn shrunk_before(&self, folder: &OutFolder, attention: &Attention, name: &str, signature: &str) -> Option<Small> {
         let path = folder.path().join(SHRUNK).join(name);
-        let loaded = file::load(&path, attention.pair.captured.clone()).ok()?;
+        // Kernels from outside are the run's own: it was asked for with them, and goes on with no others.
+        let own = |side, _: &External| Some(attention.pair.side(side).clone());
+        let loaded = file::load_with(&path, attention.pair.captured.clone(), own).ok()?;
         let explanation = explain(&attention.pair, &loaded.trial, &path.display().to_string(), Some(signature));
-        explanation.meets(signature).then_some(Small { path, case: loaded.trial.case, explanation })
+        let fresh = fresh::run(&attention.pair, &loaded.trial, signature);
+        explanation.meets(signature).then_some(Small { path, case: loaded.trial.case, explanation, fresh })
     }
 }

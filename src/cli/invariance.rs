@@ -2,6 +2,7 @@
 
 use super::{Failure, complain, kernel, note, print};
 use crate::exit_code;
+use crate::external::name::Consent;
 use crate::lab::{Campaign, Length};
 use crate::subject::attention::draw::Profile;
 use crate::subject::attention::file;
@@ -30,12 +31,12 @@ pub(super) struct Options {
     profile: Profile,
 }
 
-pub(super) fn run(options: &Options) -> Result<u8, Failure> {
+pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     let names: Vec<String> = match options.kernel.is_empty() {
         true => PRESETS.iter().map(|preset| format!("ref:{}", preset.name)).collect(),
         false => options.kernel.clone(),
     };
-    let kernels = names.iter().map(|name| kernel("--kernel", name)).collect::<Result<Vec<_>, _>>()?;
+    let kernels = names.iter().map(|name| kernel("--kernel", name, consent)).collect::<Result<Vec<_>, _>>()?;
     let jobs = options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()), usize::from);
     let campaign = Campaign { seed: options.seed, first: 0, length: Length::Cases(options.cases), jobs };
     let mut rows = Vec::new();

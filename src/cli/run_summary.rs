@@ -1,6 +1,7 @@
 //! What a run says at its end: one JSON object, or text for a person.
 
 use super::found::{Found, Small};
+use super::fresh::Fresh;
 use super::job::Job;
 use crate::finding::{Finding, Kind};
 use crate::lab::Statistics;
@@ -87,6 +88,13 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
                 entry["d_v"] = problem.d_v.into();
                 entry["seqs"] = problem.sequences.len().into();
                 entry["heads"] = problem.q_heads().into();
+                if let Some(fresh) = &small.fresh {
+                    entry["shows_in_fresh_process"] = match fresh {
+                        Fresh::Shows => true.into(),
+                        Fresh::Hidden => false.into(),
+                        Fresh::Unknown(_) => Value::Null,
+                    };
+                }
             }
             entry
         })
@@ -139,7 +147,12 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
     for (found, small) in report {
         let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
         match small {
-            Some(small) => text.push_str(&small.explanation.text),
+            Some(small) => {
+                text.push_str(&small.explanation.text);
+                if let Some(note) = small.fresh.as_ref().and_then(Fresh::note) {
+                    let _ = writeln!(text, "NOTE: {note}");
+                }
+            }
             None => text.push_str("not shrunk\n"),
         }
         text.push('\n');

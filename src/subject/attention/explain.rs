@@ -5,6 +5,7 @@
 use super::cause::{Cause, cause};
 use super::check::Pair;
 use super::drive::{Observed, Poison};
+use super::fault_text::in_words;
 use super::implementation::Implementation;
 use super::kernel::Call;
 use super::launched::{Launched, notes};
@@ -15,7 +16,7 @@ use super::relation::{Relation, SidedRelation};
 use super::trial::Trial;
 use super::{
     Case,
-    file::{EXPECT_MATCH, EXPECT_NOTHING},
+    file::{EXPECT_MATCH, EXPECT_NOTHING, replay_command},
     show,
 };
 use crate::finding::{Difference, Element, Finding, Nearer, Path, Verdict};
@@ -47,7 +48,8 @@ impl Explanation {
 /// Runs a trial and explains one finding: the one with the expected signature, else the headline. `file` is the name in the replay
 /// command.
 pub fn explain(pair: &Pair, trial: &Trial, file: &str, expected: Option<&str>) -> Explanation {
-    explain_with(pair, trial, &format!("lastbit replay {file}"), expected)
+    let command = replay_command(file, pair.train.source.as_deref(), pair.infer.source.as_deref());
+    explain_with(pair, trial, &command, expected)
 }
 
 /// As [`explain`], with the whole command that replays the case.
@@ -117,9 +119,12 @@ fn describe(text: &mut String, finding: &Finding) {
             let (output, index, bits) = (it.output, &it.index, value(it.bits));
             writeln!(text, "  {output}[{index}]: {bits}  true {truth}  error {error}, bound {bound}")
         }
-        Finding::Fault { path, fault, relation: None } => writeln!(text, "verdict: fault ({path}): {fault}"),
-        Finding::Fault { path, fault, relation: Some(relation) } => {
-            writeln!(text, "verdict: fault ({path}): {fault}, under `{relation}`")
+        Finding::Fault { path, fault, relation } => {
+            let words = in_words(fault);
+            let (first, rest) = words.split_once('\n').map_or((words.as_str(), None), |(first, rest)| (first, Some(rest)));
+            let under = relation.as_ref().map_or(String::new(), |relation| format!(", under `{relation}`"));
+            let result = writeln!(text, "verdict: fault ({path}): {first}{under}");
+            rest.map_or(result, |rest| writeln!(text, "{rest}"))
         }
         Finding::Undecided { output, elements, index } => {
             writeln!(text, "verdict: undecided: {elements} elements of {output}, first {output}[{index}]")

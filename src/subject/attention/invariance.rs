@@ -368,6 +368,7 @@ mod tests {
         let planted = Implementation {
             kernel: kernel("ref:uncached-split,grid.split=fixed_size(4)"),
             reference: Some(kernel("ref:fixed-split,grid.split=fixed_size(4)")),
+            source: None,
         };
         let broken = of(&planted, 1000).expect_err("a promise is broken");
         let text = broken.broken.to_string();
