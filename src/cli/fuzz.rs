@@ -6,7 +6,7 @@ use super::job::{Configuration, Job};
 use super::out_folder::{CHECKPOINT, OutFolder, SUMMARY};
 use super::progress::Progress;
 use super::run_summary::{Outcome, human, json_summary};
-use super::{Failure, complain, note, pins, print};
+use super::{Failure, complain, job_count, note, pins, print};
 use crate::exit_code;
 use crate::external::name::Consent;
 use crate::finding::{Finding, Kind, Path, Verdict};
@@ -48,7 +48,7 @@ pub(super) struct Options {
     /// Seed of the campaign: same seed, same cases, same bytes [default: 1]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Threads [default: one for each core]
+    /// Threads [default: one for each core; more with a kernel in another process, which is waited for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Folder of the run; an earlier run there becomes DIR.old
@@ -234,14 +234,14 @@ impl Run {
 
     /// Runs the cases that are left, up to the last checkpoint.
     fn campaign(&mut self, jobs: Option<u16>) -> Result<(), Failure> {
-        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
         let before = self.seconds;
         let length = match self.job.length {
             Length::Time(limit) => Length::Time(limit.saturating_sub(Duration::from_secs_f64(before))),
             cases => cases,
         };
         let first = self.statistics.cases;
-        let campaign = Campaign { seed: self.job.seed, first, length, jobs: jobs.map_or_else(cores, usize::from) };
+        let (train, infer) = (&self.attention.pair.train, &self.attention.pair.infer);
+        let campaign = Campaign { seed: self.job.seed, first, length, jobs: job_count(jobs, &[train, infer]) };
         let attention = self.attention.clone();
         let mut progress = Progress::new(length, first);
         let mut result = Ok(());

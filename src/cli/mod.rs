@@ -135,6 +135,16 @@ fn kernel(option: &str, words: &str, consent: Consent) -> Result<Implementation,
     Ok(opened.implementation)
 }
 
+/// Threads for each core where a kernel is in another process: a thread waits while the kernel works.
+const THREADS_PER_CORE: usize = 4;
+
+/// Threads of a campaign: as asked, or by what the kernels are. No result depends on it.
+fn job_count(asked: Option<u16>, kernels: &[&Implementation]) -> usize {
+    let waits = kernels.iter().any(|kernel| kernel.source.is_some());
+    let each = if waits { THREADS_PER_CORE } else { 1 };
+    asked.map_or_else(|| each * std::thread::available_parallelism().map_or(1, |n| n.get()), usize::from)
+}
+
 /// Parses the pins of a command line.
 fn pins(lists: &[String]) -> Result<Pins, Failure> {
     let mut pins = Pins::default();
