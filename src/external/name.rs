@@ -177,7 +177,7 @@ fn library(
         return Err(format!("{}: no such file; a library is named by its path, as in lib:./libkernel.so", path.display()));
     }
     if trust {
-        return Err("stand-in".into());
+        return Ok(Arc::new(super::library::LibraryKernel::load(path)?));
     }
     let program = std::env::current_exe().map_err(|error| format!("the path of lastbit itself is not known: {error}"))?;
     let word = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| format!("{}: not UTF-8", path.display()));
