@@ -93,6 +93,22 @@ pub(crate) fn shorten(text: &str) -> String {
     shown
 }
 
+/// A line of foreign text as it may be shown: control characters escaped, cut after some characters.
+pub(crate) fn tame(line: &str, longest: usize) -> String {
+    let mut shown = String::new();
+    for c in line.chars().take(longest) {
+        match c {
+            '\t' => shown.push_str("    "),
+            c if c.is_control() => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    if line.chars().nth(longest).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
 /// Whether a command with foreign text in it may be shown to be pasted: short enough to be read, and every character shows as it is.
 pub(crate) fn can_be_pasted(command: &str) -> bool {
     const LONGEST: usize = 2000;

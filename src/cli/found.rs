@@ -2,6 +2,7 @@
 
 use super::fresh::{self, Fresh};
 use super::out_folder::{FOUND, OutFolder, SHRUNK};
+use super::until::Until;
 use super::{Failure, complain, note};
 use crate::finding::Finding;
 use crate::lab::check_one;
@@ -13,6 +14,7 @@ use crate::subject::attention::text::{External, print as print_case};
 use crate::subject::attention::trial::Trial;
 use crate::subject::attention::{Attention, Case, file};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// A finding that is kept: the first of its signature.
 pub(super) struct Found {
@@ -29,7 +31,23 @@ pub(super) struct Small {
     pub(super) explanation: Explanation,
     /// `None` where no kernel is a process.
     pub(super) fresh: Option<Fresh>,
+    /// Shrinking was stopped for want of time.
+    pub(super) stopped: bool,
 }
+
+impl Small {
+    /// What a reader must know of the small case.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let stopped = self.stopped.then(|| {
+            let minutes = SHRINK_TIME.as_secs() / 60;
+            format!("shrinking was stopped after {minutes} minutes: `lastbit shrink`, with the same kernels, may make it smaller")
+        });
+        stopped.into_iter().chain(self.fresh.as_ref().and_then(Fresh::note)).collect()
+    }
+}
+
+/// How long a case with a kernel from outside is shrunk: each step that hangs waits for the kernel's time to be over.
+const SHRINK_TIME: Duration = Duration::from_secs(600);
 
 fn file_name(index: u64, signature: &str) -> String {
     format!("{index:08}-{}.case", signature.replace(' ', "-"))
@@ -90,7 +108,9 @@ impl Found {
             return Ok(Some(small));
         }
         note(&format!("shrinking case {}: {signature}", self.index));
-        let Some(shrunk) = shrink(attention, &self.trial, &signature, BUDGET, scratch) else {
+        let outside = [&attention.pair.train, &attention.pair.infer].iter().any(|kernel| kernel.source.is_some());
+        let until = Until::new(attention, outside.then(|| Instant::now() + SHRINK_TIME));
+        let Some(shrunk) = shrink(&until, &self.trial, &signature, BUDGET, scratch) else {
             complain(&format!("case {} does not show `{signature}` again: a kernel does not repeat itself", self.index));
             return Ok(None);
         };
@@ -102,7 +122,7 @@ impl Found {
         let path = folder.save(SHRUNK, &name, &print_case(&file))?;
         let explanation = explain(&attention.pair, &whole, &path.display().to_string(), Some(&signature));
         let fresh = fresh::run(&attention.pair, &shrunk.trial, &signature);
-        Ok(Some(Small { path, case: shrunk.trial.case, explanation, fresh }))
+        Ok(Some(Small { path, case: shrunk.trial.case, explanation, fresh, stopped: until.passed() }))
     }
 
     /// The small case that an earlier part of the run has saved, if it still shows the finding.
@@ -113,6 +133,6 @@ impl Found {
         let loaded = file::load_with(&path, attention.pair.captured.clone(), own).ok()?;
         let explanation = explain(&attention.pair, &loaded.trial, &path.display().to_string(), Some(signature));
         let fresh = fresh::run(&attention.pair, &loaded.trial, signature);
-        explanation.meets(signature).then_some(Small { path, case: loaded.trial.case, explanation, fresh })
+        explanation.meets(signature).then_some(Small { path, case: loaded.trial.case, explanation, fresh, stopped: false })
     }
 }

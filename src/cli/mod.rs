@@ -15,6 +15,7 @@ mod replay;
 mod run_summary;
 mod show;
 mod shrink;
+mod until;
 
 use crate::exit_code;
 use crate::external::name::{self, Consent};

@@ -4,13 +4,18 @@ use super::found::{Found, Small};
 use super::fresh::Fresh;
 use super::job::Job;
 use crate::finding::{Finding, Kind};
+use crate::input_error::tame;
 use crate::lab::Statistics;
+use crate::subject::attention::fault_text::in_words;
 use crate::subject::attention::oracle::Mode;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Share of order-sensitive cases below which a match says little.
 const BLIND: f64 = 0.05;
+
+/// Characters of a kernel's own words that are shown.
+const REASON: usize = 240;
 
 /// A run that has ended.
 pub(super) struct Outcome<'a> {
@@ -75,6 +80,9 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
                 "file": found.file.display().to_string(),
                 "shrunk": Value::Null,
             });
+            if let Finding::Fault { fault, .. } = &found.finding {
+                entry["fault"] = in_words(fault).into();
+            }
             if let Some(small) = small {
                 let problem = &small.case.problem;
                 let longest = |length: fn(&crate::subject::attention::Sequence) -> u32| {
@@ -149,7 +157,7 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
         match small {
             Some(small) => {
                 text.push_str(&small.explanation.text);
-                if let Some(note) = small.fresh.as_ref().and_then(Fresh::note) {
+                for note in small.notes() {
                     let _ = writeln!(text, "NOTE: {note}");
                 }
             }
@@ -201,7 +209,7 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
         );
     }
     for (reason, count) in &statistics.skips {
-        let _ = writeln!(text, "skipped {count}: {reason}");
+        let _ = writeln!(text, "skipped {count}: {}", tame(reason, REASON));
     }
     for (signature, count) in &statistics.signatures {
         let _ = writeln!(text, "found {count}: {signature}");

@@ -20,9 +20,13 @@ use super::{
     show,
 };
 use crate::finding::{Difference, Element, Finding, Nearer, Path, Verdict};
+use crate::input_error::tame;
 use crate::number::{Class, Dtype, Ulps};
 use crate::tensor::Index;
 use std::fmt::Write;
+
+/// Characters of a kernel's name that are shown: a reference kernel's has room for every field.
+const NAME: usize = 4000;
 
 /// A verdict and its explanation.
 pub struct Explanation {
@@ -57,8 +61,9 @@ pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<
     let mut scratch = pair.scratch();
     let verdict = pair.check(trial, &mut scratch);
     let mut text = format!("case: {}\n", show::summary(&trial.case));
-    let _ = writeln!(text, "train: {}", pair.train.kernel.identity().name);
-    let _ = writeln!(text, "infer: {}", pair.infer.kernel.identity().name);
+    for path in Path::BOTH {
+        let _ = writeln!(text, "{path}: {}", tame(&pair.side(path).kernel.identity().name, NAME));
+    }
     let mut the_cause = None;
     let wanted = verdict.findings.iter().find(|it| expected == Some(it.signature().as_str()));
     match wanted.or(verdict.headline()) {
@@ -129,7 +134,7 @@ fn describe(text: &mut String, finding: &Finding) {
         Finding::Undecided { output, elements, index } => {
             writeln!(text, "verdict: undecided: {elements} elements of {output}, first {output}[{index}]")
         }
-        Finding::Skipped { reason } => writeln!(text, "verdict: skipped: {reason}"),
+        Finding::Skipped { reason } => writeln!(text, "verdict: skipped: {}", tame(reason, NAME)),
     };
     if let Some(difference) = finding.difference() {
         for element in &difference.elements {

@@ -1,6 +1,7 @@
 //! A fault in words. A kernel from outside chooses some of them: they are bounded, and cannot write to the reader's terminal.
 
 use crate::finding::Fault;
+use crate::input_error::tame;
 
 /// Characters of a line that are shown.
 const WIDTH: usize = 240;
@@ -9,10 +10,10 @@ const WIDTH: usize = 240;
 const LINES: usize = 12;
 
 /// What happened: the first line in full, then the last lines of what was seen, indented.
-pub(super) fn in_words(fault: &Fault) -> String {
+pub(crate) fn in_words(fault: &Fault) -> String {
     let text = fault.to_string();
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    let mut words = tame(lines.next().unwrap_or_default());
+    let mut words = tame(lines.next().unwrap_or_default(), WIDTH);
     let rest: Vec<&str> = lines.collect();
     let left_out = rest.len().saturating_sub(LINES);
     if left_out > 0 {
@@ -20,24 +21,9 @@ pub(super) fn in_words(fault: &Fault) -> String {
     }
     for line in &rest[left_out..] {
         words.push_str("\n  ");
-        words.push_str(&tame(line));
+        words.push_str(&tame(line, WIDTH));
     }
     words
-}
-
-fn tame(line: &str) -> String {
-    let mut shown = String::new();
-    for c in line.chars().take(WIDTH) {
-        match c {
-            '\t' => shown.push_str("    "),
-            c if c.is_control() => shown.extend(c.escape_unicode()),
-            c => shown.push(c),
-        }
-    }
-    if line.chars().nth(WIDTH).is_some() {
-        shown.push_str("...");
-    }
-    shown
 }
 
 #[cfg(test)]
