@@ -11,6 +11,7 @@ mod out_folder;
 mod progress;
 mod replay;
 mod run_summary;
+mod serve;
 mod show;
 mod shrink;
 
@@ -64,6 +65,8 @@ enum Command {
     Show(show::Options),
     /// List the reference presets and their numerics
     Kernels,
+    /// Answer kernel calls on stdin and stdout, as a kernel process (docs/protocol.md)
+    Serve(serve::Options),
     /// Table of the changes under which kernels keep their bits
     Invariance(invariance::Options),
 }
@@ -84,6 +87,7 @@ pub fn main() -> u8 {
         Command::Shrink(options) => shrink::run(&options),
         Command::Show(options) => show::run(&options),
         Command::Kernels => kernels::run(),
+        Command::Serve(options) => serve::run(&options),
         Command::Invariance(options) => invariance::run(&options),
     });
     match result {
