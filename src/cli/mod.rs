@@ -13,6 +13,7 @@ mod out_folder;
 mod progress;
 mod replay;
 mod run_summary;
+mod serve;
 mod show;
 mod shrink;
 mod until;
@@ -73,6 +74,8 @@ enum Command {
     Show(show::Options),
     /// List the reference presets and their numerics, or print what named kernels say of themselves
     Kernels(kernels::Options),
+    /// Answer kernel calls on stdin and stdout, as a kernel process (docs/protocol.md)
+    Serve(serve::Options),
     /// Table of the changes under which kernels keep their bits
     Invariance(invariance::Options),
 }
@@ -94,6 +97,7 @@ pub fn main() -> u8 {
         Command::Shrink(options) => shrink::run(&options, consent),
         Command::Show(options) => show::run(&options),
         Command::Kernels(options) => kernels::run(&options, consent),
+        Command::Serve(options) => serve::run(&options, consent),
         Command::Invariance(options) => invariance::run(&options, consent),
     });
     match result {

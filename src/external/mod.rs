@@ -11,4 +11,5 @@ pub mod library;
 pub mod message;
 pub mod name;
 pub mod process;
+mod region;
 pub mod serve;

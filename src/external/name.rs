@@ -154,15 +154,7 @@ fn changes(file: &KernelFile, kernel: &dyn AttentionKernel, consent: Consent, wo
 }
 
 fn start(command: Command, limits: Limits) -> Result<Arc<dyn AttentionKernel>, String> {
-    stand_in(command, limits)
-}
-
-// STAND-IN until process is merged
-fn stand_in(command: Command, _: Limits) -> Result<Arc<dyn AttentionKernel>, String> {
-    match &command.argv[..] {
-        [_, serve, words] if serve == "serve" => Ok(open(words, Consent::default())?.implementation.kernel),
-        _ => Err("stand-in".into()),
-    }
+    Ok(Arc::new(super::process::ProcessKernel::start(command, limits)?))
 }
 
 /// A C library: in this process, or in a child that is this program.
