@@ -16,7 +16,7 @@ class Unsupported(Exception):
     """Raise it for a call that the kernel cannot do. The case is skipped, and the reason counted in the report."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attributes:
     """What is the same in every call of one problem. Every field can be read from a call too: ``call.softmax_scale``."""
 

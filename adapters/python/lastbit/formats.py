@@ -38,10 +38,12 @@ def presented(dtype: str) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             return STORAGE[dtype]
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        return found
     return STORAGE[dtype]
 
 
+@lru_cache(maxsize=64)
 def name_of(dtype: np.dtype[Any]) -> str | None:
     """The format of a numpy type; ``None`` for any other. ``uint16`` is taken for bf16: no output is made of integers."""
     if dtype == np.float32:

@@ -52,7 +52,6 @@ class _Place(NamedTuple):
     dtype: str
     stored: np.dtype[Any]
     shape: tuple[int, ...]
-    count: int
     start: int
 
 
@@ -70,7 +69,7 @@ def _layout(header: bytes) -> tuple[dict[str, str], tuple[_Place, ...], int]:
             stored = _STORED[dtype]
             if min(shape, default=0) < 0 or start < 0 or end - start != prod(shape) * stored.itemsize:
                 raise Malformed(f"tensor {name}: {field}")
-            places.append(_Place(name, dtype, stored, shape, prod(shape), start))
+            places.append(_Place(name, dtype, stored, shape, start))
         longest = max((field["data_offsets"][1] for field in fields.values()), default=0)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Malformed(f"the body's header cannot be read: {type(error).__name__}: {error}") from error
@@ -91,13 +90,7 @@ def decode(body: memoryview) -> Body:
     metadata, places, longest = _layout(bytes(body[8:data]))
     if data + longest > len(body):
         raise Malformed(f"tensors end at byte {data + longest} of a body of {len(body)}")
-    tensors = {
-        place.name: Tensor(
-            place.dtype,
-            np.frombuffer(body, place.stored, place.count, data + place.start).reshape(place.shape),
-        )
-        for place in places
-    }
+    tensors = {name: Tensor(dtype, np.ndarray(shape, stored, body, data + start)) for name, dtype, stored, shape, start in places}
     return Body(metadata, tensors)
 
 
@@ -107,9 +100,9 @@ def padded(header: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header
 
 
-@lru_cache(maxsize=512)
-def _tensors_header(tensors: tuple[tuple[str, str, tuple[int, ...]], ...]) -> bytes:
-    fields: dict[str, Any] = {}
+def _header(tensors: Iterable[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The header of tensors that lie one after another, with its length."""
+    fields: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     start = 0
     for name, dtype, shape in tensors:
         end = start + prod(shape) * _STORED[dtype].itemsize
@@ -118,35 +111,28 @@ def _tensors_header(tensors: tuple[tuple[str, str, tuple[int, ...]], ...]) -> by
     return padded(json.dumps(fields, separators=(",", ":")).encode())
 
 
-def encode_tensors(tensors: Mapping[str, Tensor]) -> list[memoryview]:
-    """A body without metadata, in pieces: its header, then each tensor's bytes, the widest elements first so that all are aligned."""
-    order = sorted(tensors.items(), key=lambda item: -item[1].array.dtype.itemsize)
-    header = _tensors_header(tuple((name, tensor.dtype, tensor.array.shape) for name, tensor in order))
-    return [memoryview(header), *(as_bytes(tensor.array) for _, tensor in order)]
+@lru_cache(maxsize=512)
+def _result_header(o: str, shape: tuple[int, ...], lse: bool) -> bytes:
+    return _header(([("lse", "f32", shape[:-1])] if lse else []) + [("o", o, shape)])
 
 
-def encode_metadata(metadata: Mapping[str, str]) -> list[memoryview]:
-    """A body of scalars."""
-    return [memoryview(padded(json.dumps({"__metadata__": dict(metadata)}).encode()))]
+def encode_result(o: Tensor, lse: Tensor | None) -> list[memoryview]:
+    """The body of a result in pieces, which are views of the arrays where those are laid out in row-major order. ``lse`` comes first: no
+    format of ``o`` is wider, so both are aligned."""
+    pieces = [memoryview(_result_header(o.dtype, o.array.shape, lse is not None))]
+    if lse is not None:
+        pieces.append(memoryview(np.ascontiguousarray(lse.array)))
+    pieces.append(memoryview(np.ascontiguousarray(o.array)))
+    return pieces
 
 
-def encode(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> bytes:
-    """A body with both, as one text."""
-    order = sorted(tensors.items(), key=lambda item: -item[1].array.dtype.itemsize)
-    fields: dict[str, Any] = {"__metadata__": dict(metadata)}
-    start = 0
-    for name, tensor in order:
-        end = start + tensor.array.nbytes
-        fields[name] = {"dtype": _CODES[tensor.dtype], "shape": list(tensor.array.shape), "data_offsets": [start, end]}
-        start = end
-    return b"".join([padded(json.dumps(fields).encode()), *(as_bytes(tensor.array) for _, tensor in order)])
-
-
-def as_bytes(array: Array) -> memoryview:
-    """An array's bytes, in row-major order; a view where it is laid out so already."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+def encode(metadata: Mapping[str, str], tensors: Mapping[str, Tensor] | None = None) -> list[memoryview]:
+    """A body with scalars, in pieces; tensors with the widest elements come first, so that all are aligned."""
+    order = sorted((tensors or {}).items(), key=lambda item: -item[1].array.dtype.itemsize)
+    header = _header(((name, tensor.dtype, tensor.array.shape) for name, tensor in order), metadata)
+    return [memoryview(header), *(memoryview(np.ascontiguousarray(tensor.array)) for _, tensor in order)]
 
 
 def size_of(pieces: Iterable[memoryview]) -> int:
     """Bytes of a body in pieces."""
-    return sum(len(piece) for piece in pieces)
+    return sum([piece.nbytes for piece in pieces])

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 
 from . import frame
-from .formats import Array
 
 _AT_ONCE = 1 << 18
 
@@ -41,50 +40,46 @@ class Pipe:
 
     def read_body(self, size: int) -> memoryview | None:
         """A body of ``size`` bytes in memory of its own, its data aligned to 64 bytes; ``None`` at the end of the input."""
-        first = self.read(min(size, 8))
-        header = int.from_bytes(first, "little") if len(first) == 8 else 0
-        memory = aligned(size, 8 + header)
-        body = memoryview(memory)
-        body[: len(first)] = first
-        done = len(first)
-        held = min(len(self._held) - self._at, size - done)
-        body[done : done + held] = self._held[self._at : self._at + held]
-        self._at += held
-        done += held
-        while done < size:
-            if size - done < _AT_ONCE:
-                rest = self.read(size - done)
-                if len(rest) < size - done:
-                    return None
-                body[done:] = rest
-                break
-            read = os.readv(self._source, [body[done:]]) if hasattr(os, "readv") else self._copy(body[done:])
+        if size <= _AT_ONCE:
+            whole = self.read(size)
+            if len(whole) < size:
+                return None
+            body = aligned(size, 8 + int.from_bytes(whole[:8], "little"))
+            body[:] = whole
+            return body
+        first = self.read(8)
+        body = aligned(size, 8 + int.from_bytes(first, "little"))
+        held = len(first) + min(len(self._held) - self._at, size - len(first))
+        body[:held] = first + self.read(held - len(first))
+        while held < size:
+            read = self._read_into(body[held:])
             if read == 0:
                 return None
-            done += read
+            held += read
         return body
 
-    def _copy(self, into: memoryview) -> int:
-        """``readv`` for systems without it."""
-        more = os.read(self._source, min(len(into), _AT_ONCE))
-        into[: len(more)] = more
+    def _read_into(self, memory: memoryview) -> int:
+        if hasattr(os, "readv"):
+            return os.readv(self._source, [memory])
+        more = os.read(self._source, min(len(memory), _AT_ONCE))
+        memory[: len(more)] = more
         return len(more)
 
     def write(self, pieces: list[memoryview]) -> None:
         """All bytes of all pieces."""
-        total = frame.size_of(pieces)
-        if total <= 1 << 16:
+        if frame.size_of(pieces) <= _AT_ONCE:
             pieces = [memoryview(b"".join(pieces))]
         for piece in pieces:
-            while len(piece):
-                piece = piece[os.write(self._sink, piece) :]
+            rest = piece.cast("B") if piece.nbytes else piece
+            while rest.nbytes:
+                rest = rest[os.write(self._sink, rest) :]
 
 
-def aligned(size: int, data: int) -> Array:
+def aligned(size: int, data: int) -> memoryview:
     """``size`` bytes whose byte ``data`` lies at a multiple of 64."""
     memory = np.empty(size + 64, np.uint8)
-    start = -(memory.ctypes.data + data) % 64
-    return memory[start : start + size]
+    start = -(memory.__array_interface__["data"][0] + data) % 64
+    return memory[start : start + size].data
 
 
 class Shared:
@@ -109,8 +104,9 @@ class Shared:
             return False
         at = 0
         for piece in pieces:
-            self._answer[at : at + len(piece)] = piece
-            at += len(piece)
+            if piece.nbytes:
+                self._answer[at : at + piece.nbytes] = piece.cast("B")
+            at += piece.nbytes
         return True
 
 

@@ -6,13 +6,14 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import arrays as array_libraries
 from . import frame
-from .call import Call, PagedCall, Unsupported
+from .call import Attributes, Call, DenseCall, Unsupported
 from .decode import STORED, BatchCall, attributes_reader, call_of, sequences_of
 from .formats import CANARY, STORAGE, bits, narrow
 from .frame import Malformed, Tensor
@@ -47,6 +48,7 @@ class Server:
             self._knobs["workspace"] = ["clean", "dirty"]
         self._attributes = attributes_reader(defaults)
         self._forms = frozenset(kernel.forms())
+        self._undeclared = lru_cache(maxsize=256)(self._first_undeclared)
         self._takes = {what: _takes(function) for what, function in kernel.functions.items()}
 
     def run(self) -> int:
@@ -103,7 +105,7 @@ class Server:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 print(f"lastbit: no shared memory: {error}", file=sys.stderr)
         welcome = self._kernel.welcome(self._arrays, self._knobs, self._shared is not None)
-        self._send(frame.WELCOME, number, frame.encode_metadata({"kernel": json.dumps(welcome)}))
+        self._send(frame.WELCOME, number, frame.encode({"kernel": json.dumps(welcome)}))
         return None
 
     def _send(self, kind: int, number: int, body: list[memoryview], shared: bool = False) -> None:
@@ -120,13 +122,13 @@ class Server:
             told["trace"] = trace[-_TRACE:]
         if breakage:
             told["breakage"] = breakage
-        self._send(frame.FAILED, number, frame.encode_metadata(told))
+        self._send(frame.FAILED, number, frame.encode(told))
 
     def _call(self, number: int, body: frame.Body, shared: bool) -> None:
         try:
-            tensors = self._compute(body)
-        except Unsupported as reason:
-            self._send(frame.UNSUPPORTED, number, frame.encode_metadata({"reason": _line(str(reason) or "no reason given")}))
+            results = self._compute(body)
+        except Unsupported as refusal:
+            self._send(frame.UNSUPPORTED, number, frame.encode({"reason": _line(str(refusal) or "no reason given")}))
         except WroteOutside as error:
             self._fail(number, str(error), breakage="wrote_outside")
         except (Malformed, Unfit) as error:
@@ -135,7 +137,7 @@ class Server:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             self._fail(number, reason, traceback.format_exc(), self._breakage(error))
         else:
-            self._send(frame.RESULT, number, frame.encode_tensors(tensors), shared)
+            self._send(frame.RESULT, number, frame.encode_result(*results), shared)
 
     def _breakage(self, error: Exception) -> str:
         """What an exception of a kernel is, where it is more than a failure."""
@@ -149,7 +151,7 @@ class Server:
             return "device_error" if any(it in text for it in _DEVICE_ERRORS) else ""
         return "" if self._arrays.alive() else "device_error"
 
-    def _compute(self, body: frame.Body) -> dict[str, Tensor]:
+    def _compute(self, body: frame.Body) -> tuple[Tensor, Tensor | None]:
         attributes = self._attributes(body.metadata["attributes"] if "attributes" in body.metadata else "")
         form = _form(body)
         found = self._kernel.function_of(form)
@@ -157,7 +159,7 @@ class Server:
             raise Unsupported(f"does not answer {form} calls")
         what, function = found
         call = call_of(body, attributes, STORED if what == "sequence" else self._arrays)
-        self._refuse(call, body)
+        self._refuse(call)
         if self._dirties and attributes.knobs.get("workspace") == "dirty":
             self._dirty(call, body)
         if what == "sequence":
@@ -166,20 +168,21 @@ class Server:
         o, lse = self._run(what, function, call, shape, attributes.out_dtype)
         return self._checked(o, lse, shape, attributes.wants_lse, attributes.out_dtype)
 
-    def _refuse(self, call: BatchCall, body: frame.Body) -> None:
+    def _refuse(self, call: BatchCall) -> None:
         """What the kernel did not declare, it is not asked for, whoever asks."""
+        extras = (call.k_scales is not None, call.sinks is not None, call.alibi_slopes is not None)
+        if missing := self._undeclared(call.attributes, call.q_dtype, extras):
+            raise Unsupported(f"does not declare {missing}")
+
+    def _first_undeclared(self, attributes: Attributes, q_dtype: str, extras: tuple[bool, bool, bool]) -> str | None:
+        fp8_kv, sinks, alibi = extras
         features, formats = self._kernel.features, self._kernel.formats
         if features is not None:
-            asked = call.attributes.features(
-                fp8_kv=call.k_scales is not None, sinks=call.sinks is not None, alibi=call.alibi_slopes is not None
-            )
-            for feature in asked:
+            for feature in attributes.features(fp8_kv=fp8_kv, sinks=sinks, alibi=alibi):
                 if feature not in features:
-                    raise Unsupported(f"does not declare {feature}")
-        if formats is not None:
-            asked_format = call.q_dtype if call.q_dtype == call.out_dtype else f"{call.q_dtype}->{call.out_dtype}"
-            if asked_format not in formats:
-                raise Unsupported(f"does not declare {asked_format}")
+                    return feature
+        asked = q_dtype if q_dtype == attributes.out_dtype else f"{q_dtype}->{attributes.out_dtype}"
+        return asked if formats is not None and asked not in formats else None
 
     def _dirty(self, call: BatchCall, body: frame.Body) -> None:
         sizes = {tensor.array.nbytes for tensor in body.tensors.values()}
@@ -221,20 +224,17 @@ class Server:
             raise Unfit("an lse was returned by a kernel that declares lse=False; declare lse=True to have it judged, or return o alone")
         return lse is not None and wanted
 
-    def _checked(self, o: Any, lse: Any, shape: tuple[int, ...], wanted: bool, dtype: str) -> dict[str, Tensor]:
-        tensors = {"o": checked(o, "o", dtype, shape)}
-        if self._has_lse(lse, wanted):
-            tensors["lse"] = checked(lse, "lse", "f32", shape[:-1])
-        return tensors
+    def _checked(self, o: Any, lse: Any, shape: tuple[int, ...], wanted: bool, dtype: str) -> tuple[Tensor, Tensor | None]:
+        checked_o = checked(o, "o", dtype, shape)
+        return checked_o, checked(lse, "lse", "f32", shape[:-1]) if self._has_lse(lse, wanted) else None
 
-    def _sequences(self, function: Callable[[Any], Any], call: BatchCall) -> dict[str, Tensor]:
+    def _sequences(self, function: Callable[[Any], Any], call: BatchCall) -> tuple[Tensor, Tensor | None]:
         """A function of one sequence over all of a call's; what it does not write keeps its canary."""
         attributes, widened = call.attributes, self._kernel.widen
         dtype = attributes.out_dtype
         shape = (*call.q.shape[:-1], attributes.d_v)
         o = np.full(shape, CANARY[dtype], f"<u{STORAGE[dtype].itemsize}").view(STORAGE[dtype])
         lse = np.full(shape[:-1], CANARY["f32"], "<u4").view("<f4")
-        any_lse = False
         rows_of = _rows(call)
         for at, sequence in zip(rows_of, sequences_of(call, self._arrays, widened)):
             if sequence is None:
@@ -243,12 +243,8 @@ class Server:
             out, out_lse = self._run("sequence", function, sequence, shape, "f32" if widened else dtype)
             o[at] = _rounded(out, "o", dtype, shape) if widened else checked(out, "o", dtype, shape).array
             if self._has_lse(out_lse, attributes.wants_lse):
-                any_lse = True
                 lse[at] = _rounded(out_lse, "lse", "f32", shape[:-1]) if widened else checked(out_lse, "lse", "f32", shape[:-1]).array
-        tensors = {"o": Tensor(dtype, o)}
-        if any_lse or (self._kernel.lse and attributes.wants_lse):
-            tensors["lse"] = Tensor("f32", lse)
-        return tensors
+        return Tensor(dtype, o), Tensor("f32", lse) if self._kernel.lse and attributes.wants_lse else None
 
 
 def _takes(function: Callable[..., Any]) -> Sequence[str]:
@@ -275,7 +271,7 @@ def _form(body: frame.Body) -> str:
 
 def _rows(call: BatchCall) -> list[Any]:
     """Where the rows of each sequence stand in q."""
-    if not isinstance(call, PagedCall) and hasattr(call, "padding"):
+    if isinstance(call, DenseCall):
         return [
             (b, slice(call.seq_q - rows, call.seq_q) if call.padding == "left" else slice(0, rows))
             for b, rows in enumerate(call.q_lens)
