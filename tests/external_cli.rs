@@ -260,8 +260,10 @@ fn invariance_asks_a_process_as_it_asks_the_same_kernel_here() {
 /// A kernel that says who it is, and dies of a signal when it is called.
 #[cfg(unix)]
 fn crashing() -> String {
-    // Byte by byte, so that the hello passes at once; it is shorter than this, and with any call longer.
-    let serve = "dd bs=1 count=500 2>/dev/null | \"$0\" serve ref:aligned; printf 'about to die\\033[2J\\n' >&2; kill -SEGV $$";
+    // Passes the hello on, whose length its header holds, and waits for the first byte of a call.
+    let serve = "dd bs=1 count=24 2>/dev/null >hello.$$; length=$(od -An -v -tu8 -j16 hello.$$ | tr -d ' ')
+        { cat hello.$$; dd bs=1 count=$length 2>/dev/null; dd bs=1 count=1 2>/dev/null >/dev/null; } | \"$0\" serve ref:aligned
+        rm hello.$$; printf 'about to die\\033[2J\\n' >&2; kill -SEGV $$";
     format!("process:sh -c {} {}", shell_words::quote(serve), shell_words::quote(env!("CARGO_BIN_EXE_lastbit")))
 }
 
@@ -281,5 +283,134 @@ fn a_kernel_that_crashes_is_a_fault_with_a_small_case() {
     assert_eq!(code(&replay), 1, "{}", stderr(&replay));
     let text = stdout(&replay);
     assert!(text.contains("verdict: fault (infer): the process ended: ") && text.contains("(met)"), "{text}");
-    assert!(text.contains("about to die\\u{1b}[2J"), "the tail of stderr, tamed: {text}");
+    assert!(text.contains("about to die") && !text.contains('\u{1b}'), "the tail of stderr, tamed: {text}");
+}
+
+fn repository(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Code blocks of the README in one language.
+fn blocks(language: &str) -> Vec<String> {
+    let readme = read("README.md");
+    let starts = readme.split(&format!("```{language}\n")).skip(1);
+    starts.map(|rest| rest.split("```").next().expect("an end").to_owned()).collect()
+}
+
+#[test]
+fn the_readme_shows_the_examples() {
+    let example = read("examples/python-kernel/my_kernel.py");
+    let (first, rest) = example.split_once('\n').expect("lines");
+    assert!(first.starts_with("# pip install ./adapters/python"), "{first}");
+    assert_eq!(blocks("python"), [rest]);
+    assert!(rest.lines().count() < 25);
+    let files = blocks("toml");
+    let folder = Folder::new();
+    for text in files.iter().filter(|text| text.starts_with("format = 1")).chain([&read("examples/python-kernel/my_kernel.toml")])
+    {
+        std::fs::write(folder.path("shown.toml"), text).expect("written");
+        let file = lastbit::external::kernel_file::KernelFile::load(&folder.path("shown.toml"));
+        file.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        // Also what stands there to be uncommented.
+        let whole: Vec<&str> =
+            text.lines().map(|line| line.strip_prefix("# ").filter(|it| it.contains(['=', '['])).unwrap_or(line)).collect();
+        std::fs::write(folder.path("shown.toml"), whole.join("\n")).expect("written");
+        let file = lastbit::external::kernel_file::KernelFile::load(&folder.path("shown.toml"));
+        file.unwrap_or_else(|error| panic!("{error}\n{}", whole.join("\n")));
+    }
+    assert!(files.iter().any(|text| text.contains("[identity]")), "a kernel file is shown");
+}
+
+/// An interpreter with numpy; `None` where none is named, which is said.
+fn python() -> Option<String> {
+    match std::env::var("LASTBIT_PYTHON") {
+        Ok(python) => Some(python),
+        Err(_) => {
+            eprintln!("SKIPPED: set LASTBIT_PYTHON=/path/to/python (with numpy) to run the kernels in Python");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_python_example_runs_under_its_name_and_from_its_file() {
+    let Some(python) = python() else { return };
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("kernels")).expect("created");
+    std::fs::copy(repository("examples/python-kernel/my_kernel.py"), folder.path("kernels/my_kernel.py")).expect("copied");
+    let text =
+        read("examples/python-kernel/my_kernel.toml").replace("\"python3\"", &toml::Value::String(python.clone()).to_string());
+    std::fs::write(folder.path("kernels/mine.toml"), format!("{text}\n[knobs]\nworkspace = \"dirty\"\n")).expect("written");
+    let words = format!("process:{} kernels/my_kernel.py", shell_words::quote(&python));
+    for (words, out) in [(&words[..], "one"), ("kernels/mine.toml", "two")] {
+        let mut command = folder.command(&["fuzz", "--train", "ref:naive", "--infer", words, "--cases", "60", "--keep-going"]);
+        command.args(["--profile", "quick", "--format", "json", "--out", out]);
+        let output = command.env("PYTHONPATH", repository("adapters/python")).output().expect("the binary runs");
+        assert_eq!(code(&output), 1, "{}", stderr(&output));
+        let summary = last_json(&output);
+        assert!(summary["signatures"]["mismatch o"].as_u64() > Some(0) && summary["fault"] == 0, "{summary}");
+        assert_eq!(summary["found"][0]["shows_in_fresh_process"], true, "{summary}");
+    }
+    let asked = folder.command(&["kernels", "kernels/mine.toml"]).env("PYTHONPATH", repository("adapters/python")).output();
+    let text = stdout(&asked.expect("the binary runs"));
+    assert!(text.contains("[identity]\nname = \"mine\"\nversion = \"0.1\"\ndigest = \""), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("knobs.workspace") && line.ends_with(" dirty")), "fixed: {text}");
+    assert!(text.contains("details.OMP_NUM_THREADS "), "the environment of the file: {text}");
+}
+
+/// Builds the example in C in this folder, as the README says.
+#[cfg(unix)]
+fn c_library(folder: &Folder, flags: &str) -> String {
+    let name = format!("c{flags}");
+    let copy = folder.path(&name);
+    for (from, to) in [("examples/c-kernel", "examples/c-kernel"), ("include", "include")] {
+        std::fs::create_dir_all(copy.join(to)).expect("created");
+        for entry in std::fs::read_dir(repository(from)).expect("an example") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_none_or(|extension| extension != "so") {
+                std::fs::copy(&path, copy.join(to).join(path.file_name().expect("a name"))).expect("copied");
+            }
+        }
+    }
+    let output =
+        std::process::Command::new("make").arg(format!("CFLAGS={flags}")).current_dir(copy.join("examples/c-kernel")).output();
+    let output = output.expect("make runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    format!("{name}/examples/c-kernel/libattention.so")
+}
+
+#[cfg(unix)]
+#[test]
+fn a_library_runs_in_a_process_of_its_own_unless_it_is_trusted() {
+    let folder = Folder::new();
+    let library = c_library(&folder, "");
+    std::fs::write(folder.path("c.toml"), format!("format = 1\nlibrary = \"{library}\"\n[limits]\ncall = \"60s\"\n"))
+        .expect("written");
+    let fuzz = |infer: &str, out: &str, more: &[&str]| {
+        let arguments = ["fuzz", "--train", "ref:naive", "--infer", infer, "--cases", "80", "--keep-going", "--profile", "quick"];
+        let output = folder.lastbit(&[&arguments[..], &["--format", "json", "--out", out], more].concat());
+        assert!(code(&output) == 1 || code(&output) == 3, "{}{}", stdout(&output), stderr(&output));
+        let summary = last_json(&output);
+        assert!(summary["elements"].as_u64() > Some(0) && summary["fault"] == 0, "{summary}");
+        verdicts(&folder, out)
+    };
+    let child = fuzz(&format!("lib:{library}"), "child", &[]);
+    assert_eq!(child, fuzz(&format!("lib:./{library}"), "here", &["--trust"]));
+    assert_eq!(child, fuzz("c.toml", "file", &[]));
+    // What it breaks is contained, and found.
+    let broken = format!("lib:{}", c_library(&folder, "-DPLANTED_FAULT"));
+    let arguments =
+        ["fuzz", "--train", "ref:naive", "--infer", &broken, "--cases", "80", "--profile", "quick", "--format", "json"];
+    let output = folder.lastbit(&arguments);
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    let summary = last_json(&output);
+    assert_eq!(summary["found"][0]["finding"], "fault infer wrote_outside", "{summary}");
+    assert!(
+        summary["found"][0]["fault"].as_str().is_some_and(|text| text.starts_with("wrote outside its output: ")),
+        "{summary}"
+    );
 }
