@@ -243,18 +243,23 @@ fn kernels_prints_what_one_says_of_itself() {
     }
 }
 
-/// The rows of an invariance table, kernel names aside.
 #[test]
-fn invariance_asks_a_process_as_it_asks_the_same_kernel_here() {
+fn invariance_asks_a_kernel_without_recipes_for_its_bits_alone() {
     let folder = Folder::new();
-    let row = |kernel: &str| {
-        let output = folder.lastbit(&["invariance", "--cases", "60", "--profile", "quick", "--kernel", kernel]);
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        let text = stdout(&output);
-        assert!(text.contains("| kernel |"), "{text}");
-        text
+    let output =
+        folder.lastbit(&["invariance", "--cases", "60", "--profile", "quick", "--kernel", &served("ref:uncached-split")]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    let cells = |start: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
     };
-    row(&served("ref:uncached-split"));
+    let (header, row) = (cells("| kernel |"), cells("| `ref:uncached-split` |"));
+    for (change, cell) in header.iter().zip(&row).skip(1) {
+        let moves = ["prefix", "train = infer"].contains(&change.as_str());
+        assert!(if moves { cell == "**3**" } else { cell == "kept" || cell == "not seen" }, "{change}: {cell}");
+    }
+    assert!(text.contains("its numbers are bits alone"), "{text}");
 }
 
 /// A kernel that says who it is, and dies of a signal when it is called.
@@ -283,6 +288,9 @@ fn a_kernel_that_crashes_is_a_fault_with_a_small_case() {
     assert_eq!(code(&replay), 1, "{}", stderr(&replay));
     let text = stdout(&replay);
     assert!(text.contains("verdict: fault (infer): the process ended: ") && text.contains("(met)"), "{text}");
+    let table = folder.lastbit(&["invariance", "--cases", "5", "--profile", "quick", "--kernel", &kernel]);
+    assert_eq!(code(&table), 1, "{}", stderr(&table));
+    assert!(stderr(&table).contains("case 0 of seed 1: fault: the process ended") && !stderr(&table).contains("internal"));
     assert!(text.contains("about to die") && !text.contains('\u{1b}'), "the tail of stderr, tamed: {text}");
 }
 
@@ -297,7 +305,8 @@ fn read(path: &str) -> String {
 /// Code blocks of the README in one language.
 fn blocks(language: &str) -> Vec<String> {
     let readme = read("README.md");
-    let starts = readme.split(&format!("```{language}\n")).skip(1);
+    let opening = format!("```{language}\n");
+    let starts = readme.split(&opening).skip(1);
     starts.map(|rest| rest.split("```").next().expect("an end").to_owned()).collect()
 }
 
