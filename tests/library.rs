@@ -8,10 +8,10 @@ use harness::{against, first, named, pair, shrunk};
 use lastbit::external::library::LibraryKernel;
 use lastbit::finding::{Breakage, Fault, Finding, Kind};
 use lastbit::lab::{Campaign, Flow, Length, Statistics, run};
-use lastbit::subject::attention::Attention;
 use lastbit::subject::attention::implementation::Implementation;
 use lastbit::subject::attention::kernel::AttentionKernel;
 use lastbit::subject::attention::oracle::Mode;
+use lastbit::subject::attention::{Attention, Problem};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
@@ -93,50 +93,54 @@ fn fault(kernel: LibraryKernel) -> Fault {
     }
 }
 
-fn campaign(attention: &Attention, cases: u64) -> Statistics {
+/// Statistics over the cases that count.
+fn campaign(attention: &Attention, cases: u64, counts: impl Fn(&Problem) -> bool) -> Statistics {
     let mut statistics = Statistics::default();
     run(attention, Campaign { seed: 1, first: 0, length: Length::Cases(cases), jobs: 2 }, |done| {
-        statistics.add(&done.verdict, done.trial.case.problem.out_dtype, 0);
+        if counts(&done.trial.case.problem) {
+            statistics.add(&done.verdict, done.trial.case.problem.out_dtype, 0);
+        }
         Flow::Continue
     });
     statistics
 }
 
-/// Both call forms that train, both that infer, chunks, pages, windows, batches: an honest kernel gives the same bits in all of them, and
-/// none beyond the bound of what it declares.
-fn agrees_with(library: &Path, other: &str) {
-    for (train, infer) in [(implementation(library), implementation(library)), (implementation(library), named(other))] {
-        let statistics = campaign(&pair(train, infer, Mode::Enclosure), 400);
-        assert_eq!(statistics.failed, 0, "{statistics:?}");
-        assert!(statistics.matches > 100, "{statistics:?}");
-        for reason in statistics.skips.keys() {
-            let expected =
-                ["formats other than", "does not implement 8-bit keys", "context-parallel ranks, and the kernel does not"];
-            assert!(expected.iter().any(|words| reason.contains(words)), "{reason}");
-        }
+/// Both call forms that train, both that infer, chunks, pages, windows, batches: an honest kernel gives the same bits in all of them, none
+/// beyond the bound of what it declares, and those of the reference kernel with its numerics wherever `exactly` says so.
+fn agrees_with(library: &Path, other: &str, exactly: impl Fn(&Problem) -> bool) {
+    let itself = campaign(&pair(implementation(library), implementation(library), Mode::Enclosure), 300, |_| true);
+    assert_eq!(itself.failed, 0, "{itself:?}");
+    assert!(itself.matches > 100, "{itself:?}");
+    let reference = campaign(&pair(implementation(library), named(other), Mode::Enclosure), 300, exactly);
+    assert_eq!(reference.failed, 0, "{reference:?}");
+    assert!(reference.matches > 100, "{reference:?}");
+    for reason in itself.skips.keys().chain(reference.skips.keys()) {
+        let expected = ["formats other than", "does not implement 8-bit keys", "context-parallel ranks, and the kernel does not"];
+        assert!(expected.iter().any(|words| reason.contains(words)), "{reason}");
     }
 }
 
 #[test]
 fn the_c_kernel_is_what_it_declares() {
-    agrees_with(&C, "ref:naive");
+    // Its softmax takes a sink as one more score; the reference adds it at the end.
+    agrees_with(&C, "ref:naive", |problem| problem.sinks.is_none());
 }
 
 #[test]
 fn the_cpp_kernel_is_what_it_declares() {
-    agrees_with(&CPP, "ref:aligned,softmax.block=32");
+    agrees_with(&CPP, "ref:aligned,softmax.block=32", |_| true);
 }
 
 #[test]
 fn two_libraries_that_differ_in_the_last_bit() {
     let attention = pair(implementation(&C), implementation(&CPP), Mode::Enclosure);
-    let statistics = campaign(&attention, 200);
+    let statistics = campaign(&attention, 200, |_| true);
     assert_eq!((statistics.of(Kind::Fault), statistics.of(Kind::Inaccurate)), (0, 0), "{statistics:?}");
     assert!(statistics.of(Kind::Mismatch) > 10, "{statistics:?}");
     let found = first(&attention, 200, |_, finding| finding.signature() == "mismatch o").expect("a mismatch");
     let small = shrunk(&attention, &found);
-    // Two keys are enough for weights that are divided before or after the product with V.
-    assert_eq!(small.trial.case.problem.sequences.iter().map(|it| it.kv).collect::<Vec<_>>(), [2]);
+    // A few keys are enough for weights that are divided before or after the product with V.
+    assert!(small.trial.case.problem.sequences.iter().all(|it| it.kv <= 3), "{:?}", small.trial.case.problem.sequences);
 }
 
 #[test]
@@ -154,7 +158,7 @@ fn a_library_says_who_it_is() {
 #[test]
 fn planted_fault_in_c_writes_outside() {
     let attention = against(load(&example("c-kernel", "-DPLANTED_FAULT")), Mode::Enclosure);
-    let statistics = campaign(&attention, 50);
+    let statistics = campaign(&attention, 50, |_| true);
     assert_eq!((statistics.matches, statistics.of(Kind::Inaccurate)), (0, 0), "{statistics:?}");
     let found = first(&attention, 50, |_, finding| finding.kind() == Kind::Fault).expect("a fault");
     let Finding::Fault { fault: Fault::Broken { breakage, detail }, .. } = shrunk(&attention, &found).finding else {
@@ -195,7 +199,7 @@ fn what_a_call_returns() {
 
     let refuses = varlen("refuses", &format!("{text} LASTBIT_UNSUPPORTED;"));
     let attention = pair(Implementation::kernel(Arc::new(refuses)), named("ref:aligned"), Mode::Off);
-    let statistics = campaign(&attention, 60);
+    let statistics = campaign(&attention, 60, |_| true);
     assert_eq!((statistics.failed, statistics.matches), (0, 0), "{statistics:?}");
     assert!(statistics.skips.keys().any(|reason| reason.contains("no luck")), "{statistics:?}");
     // Forms that are not declared never reach it, and are not taken for matches.
@@ -284,7 +288,7 @@ fn features_that_are_not_listed_do_not_reach_the_library() {
          int32_t lastbit_dense(const lastbit_dense_args *args) {{ {checks} }}"
     );
     let attention = pair(implementation(&library("causal_only", &source)), named("ref:aligned"), Mode::Off);
-    let statistics = campaign(&attention, 200);
+    let statistics = campaign(&attention, 200, |_| true);
     assert_eq!((statistics.failed, statistics.matches), (0, 0), "{statistics:?}");
     for feature in ["a window", "sinks", "a mask that is not causal"] {
         assert!(

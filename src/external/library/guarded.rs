@@ -17,9 +17,10 @@ const LONGEST: usize = GUARD + ALIGNMENT - 1;
 /// Axes of the tensor that has most.
 const AXES: usize = 4;
 
-/// What guards hold: the canary of F32, which is a NaN in every format where it stands, and no valid index.
+/// What guards hold: the canary of BF16, twice. A NaN in 16 and 32 bits, no valid index, and without a zero byte, since zeros are what is
+/// written astray most.
 const PATTERN: [u8; LONGEST] = {
-    let word = 0xffc0_002a_u32.to_ne_bytes();
+    let word = 0xffea_ffea_u32.to_ne_bytes();
     let mut bytes = [0; LONGEST];
     let mut n = 0;
     while n < LONGEST {
