@@ -8,10 +8,14 @@ use harness::{against, first, named, pair, shrunk};
 use lastbit::external::library::LibraryKernel;
 use lastbit::finding::{Breakage, Fault, Finding, Kind};
 use lastbit::lab::{Campaign, Flow, Length, Statistics, run};
+use lastbit::number::Dtype;
 use lastbit::subject::attention::implementation::Implementation;
-use lastbit::subject::attention::kernel::AttentionKernel;
+use lastbit::subject::attention::kernel::{
+    AttentionKernel, Attributes, BlockTable, DenseCall, KernelError, KvScales, Outputs, PagedCall, VarlenCall,
+};
 use lastbit::subject::attention::oracle::Mode;
-use lastbit::subject::attention::{Attention, Problem};
+use lastbit::subject::attention::{Anchor, Attention, ContextParallel, Mask, Problem, Shards, Side};
+use lastbit::tensor::Tensor;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
@@ -276,6 +280,132 @@ fn libraries_that_are_none() {
     let path = library("unresolved", &format!("{VERSION}\n{plain}\n{unresolved}"));
     let error = LibraryKernel::load(&path).err().expect("an error");
     assert!(error.contains("cannot be loaded") && error.contains("elsewhere"), "{error}");
+}
+
+/// Each argument arrives under its own name: the library prints all of them, and fails with that text.
+#[test]
+fn what_reaches_a_library() {
+    let print = r#"
+        #include <stdio.h>
+        static int at;
+        static void put(char *text, const char *name, const lastbit_tensor *t) {
+          at += sprintf(text + at, " %s", name);
+          if (!t->data) { at += sprintf(text + at, "=none"); return; }
+          at += sprintf(text + at, ":%d/%d[", t->dtype.code, t->dtype.bits);
+          for (int n = 0; n < t->ndim; n++) at += sprintf(text + at, "%s%d", n ? "," : "", (int)t->shape[n]);
+          at += sprintf(text + at, "]=");
+          if (t->dtype.bits == 8) at += sprintf(text + at, "%02x", *(unsigned char *)t->data);
+          else if (t->dtype.bits == 16) at += sprintf(text + at, "%04x", *(unsigned short *)t->data);
+          else if (t->dtype.code == LASTBIT_INT) at += sprintf(text + at, "%d", *(int *)t->data);
+          else at += sprintf(text + at, "%g", *(float *)t->data);
+        }
+        static void put_attributes(char *text, const lastbit_attributes *a) {
+          at = sprintf(text, "%d %d/%d/%d/%d scale=%g softcap=%g window=%d,%d causal=%d block_q=%d context=%d,%d,%d",
+            a->struct_size == sizeof *a, (int)a->q_heads, (int)a->kv_heads, (int)a->d_qk, (int)a->d_v, a->softmax_scale, a->softcap,
+            (int)a->window_left, (int)a->window_right, a->causal, a->block_q, a->context_ranks, a->context_shards,
+            (int)a->context_length);
+          put(text, "sinks", &a->sinks);
+          put(text, "slopes", &a->alibi_slopes);
+          put(text, "k_scales", &a->k_scales);
+          put(text, "v_scales", &a->v_scales);
+          for (uint64_t n = 0; n < a->knob_count; n++) at += sprintf(text + at, " %s=%s", a->knobs[n].name, a->knobs[n].value);
+        }
+        #define PUT(name) put(args->error, #name, &args->name)
+        int32_t lastbit_varlen(const lastbit_varlen_args *args) {
+          put_attributes(args->error, args->attributes);
+          PUT(q); PUT(k); PUT(v); PUT(cu_seqlens_q); PUT(cu_seqlens_k); PUT(o); PUT(lse);
+          return args->struct_size == sizeof *args ? LASTBIT_FAILED : 99;
+        }
+        int32_t lastbit_dense(const lastbit_dense_args *args) {
+          at = sprintf(args->error, "padding=%d", (int)args->padding);
+          PUT(q); PUT(k); PUT(v); PUT(lengths_q); PUT(lengths_kv); PUT(o); PUT(lse);
+          return args->struct_size == sizeof *args ? LASTBIT_FAILED : 99;
+        }
+        int32_t lastbit_paged(const lastbit_paged_args *args) {
+          at = 0;
+          PUT(q); PUT(k_cache); PUT(v_cache); PUT(block_table); PUT(cache_rows); PUT(cache_seqlens); PUT(cu_seqlens_q);
+          PUT(prefix_lens); PUT(o); PUT(lse);
+          return args->struct_size == sizeof *args ? LASTBIT_FAILED : 99;
+        }"#;
+    let kernel = load(&library("prints", &format!("{VERSION}\n{}\n{print}", info(""))));
+    let heard = |result: Result<(), KernelError>| match result {
+        Err(KernelError::Failed(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    let tensor = |dtype: Dtype, dims: &[usize], value: f32| Tensor::filled(dtype, dims, dtype.round_f32(value));
+    let (mut o, mut lse) = (tensor(Dtype::F32, &[2, 4, 3], 8.0), tensor(Dtype::F32, &[2, 4], 9.0));
+    let knobs = [("num_splits".to_owned(), "2".to_owned()), ("threads".to_owned(), "1".to_owned())];
+    let mut attributes = Attributes {
+        q_heads: 4,
+        kv_heads: 2,
+        d_qk: 5,
+        d_v: 3,
+        softmax_scale: 0.25,
+        mask: Mask { causal: None, window_left: Some(7), window_right: None },
+        softcap: None,
+        sinks: None,
+        alibi_slopes: Some(&[0.5; 4]),
+        block_q: 64,
+        kv_scales: Some(KvScales { k: &[1.5], v: &[2.5, 3.5] }),
+        context: Some(ContextParallel { ranks: 2, shards: Shards::Zigzag, length: 12 }),
+        out_dtype: Dtype::F32,
+        knobs: &knobs,
+    };
+    let (q, k, v) =
+        (tensor(Dtype::F16, &[2, 4, 5], 1.0), tensor(Dtype::E4M3, &[6, 2, 5], 2.0), tensor(Dtype::E5M2, &[6, 2, 3], 4.0));
+    let call = VarlenCall { attributes: &attributes, q: &q, k: &k, v: &v, cu_seqlens_q: &[0, 2], cu_seqlens_k: &[0, 6] };
+    let expected = "1 4/2/5/3 scale=0.25 softcap=nan window=7,-1 causal=0 block_q=64 context=2,1,12 sinks=none slopes:2/32[4]=0.5 \
+                    k_scales:2/32[1]=1.5 v_scales:2/32[2]=2.5 num_splits=2 threads=1 q:2/16[2,4,5]=3c00 k:10/8[6,2,5]=40 \
+                    v:12/8[6,2,3]=44 cu_seqlens_q:0/32[2]=0 cu_seqlens_k:0/32[2]=0 o:2/32[2,4,3]=8 lse:2/32[2,4]=9";
+    assert_eq!(heard(kernel.varlen(&call, Outputs { o: &mut o, lse: &mut lse })), expected);
+
+    attributes.mask = Mask { causal: Some(Anchor::TopLeft), window_left: None, window_right: None };
+    (attributes.softcap, attributes.sinks, attributes.alibi_slopes) = (Some(30.0), Some(&[0.75; 4][..]), None);
+    (attributes.kv_scales, attributes.context, attributes.knobs) = (None, None, &[]);
+    let call = VarlenCall { attributes: &attributes, q: &q, k: &k, v: &v, cu_seqlens_q: &[0, 2], cu_seqlens_k: &[0, 6] };
+    let text = heard(kernel.varlen(&call, Outputs { o: &mut o, lse: &mut lse }));
+    let expected = "1 4/2/5/3 scale=0.25 softcap=30 window=-1,-1 causal=2 block_q=64 context=0,0,0 sinks:2/32[4]=0.75 slopes=none \
+                    k_scales=none v_scales=none q:";
+    assert!(text.starts_with(expected), "{text}");
+
+    attributes.mask.causal = Some(Anchor::BottomRight);
+    let (q, kv) = (tensor(Dtype::BF16, &[1, 2, 4, 5], 1.0), tensor(Dtype::BF16, &[1, 6, 2, 5], 2.0));
+    let (mut o, mut lse) = (tensor(Dtype::BF16, &[1, 2, 4, 5], 8.0), tensor(Dtype::F32, &[1, 2, 4], 9.0));
+    for (padding, number) in [(Side::Right, 0), (Side::Left, 1)] {
+        let call = DenseCall { attributes: &attributes, q: &q, k: &kv, v: &kv, padding, lengths_q: &[2], lengths_kv: &[5] };
+        let expected = format!(
+            "padding={number} q:4/16[1,2,4,5]=3f80 k:4/16[1,6,2,5]=4000 v:4/16[1,6,2,5]=4000 lengths_q:0/32[1]=2 lengths_kv:0/32[1]=5 \
+             o:4/16[1,2,4,5]=4100 lse:2/32[1,2,4]=9"
+        );
+        assert_eq!(heard(kernel.dense(&call, Outputs { o: &mut o, lse: &mut lse })), expected);
+    }
+
+    let q = tensor(Dtype::BF16, &[2, 4, 5], 1.0);
+    let (mut o, mut lse) = (tensor(Dtype::BF16, &[2, 4, 5], 8.0), tensor(Dtype::F32, &[2, 4], 9.0));
+    let table = BlockTable { pages: &[11, 12], width: 2 };
+    for (block_table, cache_rows, words) in [
+        (Some(table), &[][..], "block_table:0/32[1,2]=11 cache_rows=none"),
+        (None, &[13][..], "block_table=none cache_rows:0/32[1]=13"),
+    ] {
+        let (cache_seqlens, cu_seqlens_q, prefix_lens) = (&[3][..], &[0, 2][..], &[1][..]);
+        let attributes = &attributes;
+        let call = PagedCall {
+            attributes,
+            q: &q,
+            k_cache: &kv,
+            v_cache: &kv,
+            block_table,
+            cache_rows,
+            cache_seqlens,
+            cu_seqlens_q,
+            prefix_lens,
+        };
+        let expected = format!(
+            "q:4/16[2,4,5]=3f80 k_cache:4/16[1,6,2,5]=4000 v_cache:4/16[1,6,2,5]=4000 {words} cache_seqlens:0/32[1]=3 \
+             cu_seqlens_q:0/32[2]=0 prefix_lens:0/32[1]=1 o:4/16[2,4,5]=4100 lse:2/32[2,4]=9"
+        );
+        assert_eq!(heard(kernel.paged(&call, Outputs { o: &mut o, lse: &mut lse })), expected);
+    }
 }
 
 /// A window, sinks and the rest reach the library only if it lists them: it may be older than they are.
