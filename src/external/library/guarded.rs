@@ -1,11 +1,10 @@
 //! A call's tensors in memory as C has it: elements of the format's width, aligned, with guards around each.
 
-use super::abi;
-use super::sanitizer;
+use super::packing::{first_changed, pack, unpacked};
+use super::{abi, sanitizer};
 use crate::number::Dtype;
 use crate::tensor::Tensor;
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::ops::Range;
 
 /// Addresses of tensors are multiples of this, as DLPack asks.
@@ -196,22 +195,21 @@ impl Laid<'_, '_> {
         let Laid { memory, first, mut parts } = self;
         let bytes = &memory.bytes[first..first + parts.end()];
         sanitizer::unpoison(bytes);
-        let mut outside = String::new();
+        let mut outside = Vec::new();
         for (n, gap) in parts.gaps().enumerate() {
             if bytes[gap.clone()] != PATTERN[..gap.len()] {
                 let before = n.checked_sub(1).map(|n| &parts.parts[n]);
-                add(&mut outside, &in_gap(&bytes[gap], before, parts.parts.get(n)));
+                outside.push(in_gap(&bytes[gap], before, parts.parts.get(n)));
             }
         }
         for part in &parts.parts {
             let Lanes::Read(lanes) = &part.lanes else { continue };
-            let held = unpacked(&bytes[part.bytes.clone()], part.width());
-            if let Some(element) = held.zip(lanes.iter()).position(|(held, &given)| held != given) {
-                add(&mut outside, &format!("changed its input {} at element {element}", part.label()));
+            if let Some(element) = first_changed(&bytes[part.bytes.clone()], lanes, part.width()) {
+                outside.push(format!("changed its input {} at element {element}", part.label()));
             }
         }
         if !outside.is_empty() {
-            return Err(outside);
+            return Err(outside.join("; "));
         }
         for part in &mut parts.parts {
             let width = part.width();
@@ -221,12 +219,6 @@ impl Laid<'_, '_> {
         }
         Ok(())
     }
-}
-
-fn add(text: &mut String, more: &str) {
-    let separator = if text.is_empty() { "" } else { "; " };
-    // Writing to a String cannot fail.
-    let _ = write!(text, "{separator}{more}");
 }
 
 /// What was changed in a guard, told by the tensor that is nearer to it.
@@ -246,23 +238,6 @@ fn in_gap(held: &[u8], before: Option<&Part<'_>>, after: Option<&Part<'_>>) -> S
         }
         (_, None) => format!("changed {count} of a call without tensors"),
     }
-}
-
-fn pack(lanes: &[u32], width: usize, bytes: &mut [u8]) {
-    match width {
-        4 => bytes.chunks_exact_mut(4).zip(lanes).for_each(|(bytes, lane)| bytes.copy_from_slice(&lane.to_ne_bytes())),
-        2 => bytes.chunks_exact_mut(2).zip(lanes).for_each(|(bytes, &lane)| bytes.copy_from_slice(&(lane as u16).to_ne_bytes())),
-        _ => bytes.iter_mut().zip(lanes).for_each(|(byte, &lane)| *byte = lane as u8),
-    }
-}
-
-fn unpacked(bytes: &[u8], width: usize) -> impl Iterator<Item = u32> {
-    bytes.chunks_exact(width).map(|bytes| match *bytes {
-        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]),
-        [a, b] => u16::from_ne_bytes([a, b]).into(),
-        [a] => a.into(),
-        _ => 0,
-    })
 }
 
 #[cfg(test)]
