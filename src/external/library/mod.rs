@@ -8,6 +8,7 @@ mod call;
 mod guarded;
 mod info;
 mod load;
+mod packing;
 mod sanitizer;
 
 use crate::number::Dtype;
