@@ -99,7 +99,8 @@ fn describe(text: &mut String, finding: &Finding) {
             let counts = format!("{} of {} elements differ", it.differing, it.compared);
             writeln!(text, "verdict: mismatch {}, {counts}", it.output)
         }
-        Finding::NotInvariant { axis, path, relation, difference } => {
+        Finding::NotInvariant { path, relation, difference, .. } => {
+            let axis = finding.changed().unwrap_or_default();
             let counts = format!("{} of {} elements differ", difference.differing, difference.compared);
             writeln!(text, "verdict: not invariant to {axis} ({path}), {}, {counts} under `{relation}`", difference.output)
         }
