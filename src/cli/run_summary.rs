@@ -2,7 +2,7 @@
 
 use super::found::{Found, Small};
 use super::job::Job;
-use crate::finding::{Finding, Kind, Path};
+use crate::finding::{Kind, Path};
 use crate::lab::Statistics;
 use crate::subject::attention::Attention;
 use crate::subject::attention::oracle::Mode;
@@ -73,10 +73,7 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
     let found: Vec<Value> = report
         .iter()
         .map(|(found, small)| {
-            let relation = match &found.finding {
-                Finding::NotInvariant { axis, .. } => Value::from(axis.to_string()),
-                other => other.relation().into(),
-            };
+            let relation = found.finding.changed().or(found.finding.relation().map(str::to_owned));
             let mut entry = json!({
                 "finding": found.finding.signature(),
                 "relation": relation,

@@ -89,6 +89,12 @@ pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<
             }
         }
     }
+    for reason in &verdict.left_out {
+        let _ = writeln!(text, "left out: {reason}");
+    }
+    if verdict.set_aside > 0 {
+        let _ = writeln!(text, "set aside: {} differences of a kernel that does not repeat itself", verdict.set_aside);
+    }
     let _ = writeln!(text, "replay: {command}");
     Explanation { verdict, cause: the_cause, text }
 }

@@ -44,15 +44,19 @@ impl Pair {
         }
     }
 
-    /// The same call over garbage, if the kernel offers that.
+    /// The same call over garbage if the kernel offers that, and over a clean workspace where the case has garbage.
     fn dirty_workspace(&self, path: Path, case: &Case) -> Option<SidedRelation> {
         let (name, value) = DIRTY;
         let knobs = self.side(path).kernel.capabilities().knobs;
-        let offered = knobs.iter().any(|knob| knob.name == name && knob.values.iter().any(|it| it == value));
-        let relation = Relation::Knob { name: name.to_owned(), value: Some(value.to_owned()) };
-        let sided = SidedRelation { path, relation };
-        // Where the case is run over garbage as it is, a repeat is that.
-        (offered && sided.apply(case).is_some_and(|variant| variant.case != *case)).then_some(sided)
+        if !knobs.iter().any(|knob| knob.name == name && knob.values.iter().any(|it| it == value)) {
+            return None;
+        }
+        let with = |value: Option<&str>| {
+            let relation = Relation::Knob { name: name.to_owned(), value: value.map(str::to_owned) };
+            SidedRelation { path, relation }
+        };
+        let other = |it: &SidedRelation| it.apply(case).is_some_and(|variant| variant.case != *case);
+        [with(Some(value)), with(None)].into_iter().find(other)
     }
 }
 

@@ -199,7 +199,8 @@ fn sequences(
         let most = most.min(u32::try_from(share).unwrap_or(u32::MAX));
         let kv = match source.weighted(&[(28, 0), (11, 1), (1, 2)]) {
             0 => source.boundary(granules, most),
-            1 => source.range(1, most),
+            // A captured sequence may have no token.
+            1 => source.range(1, most).min(most),
             _ => 0,
         };
         let wanted = match source.weighted(ROWS) {
