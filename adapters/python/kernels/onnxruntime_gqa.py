@@ -75,4 +75,5 @@ def batch(call):
     return call.assemble(attend(call, sequences))
 
 
-kernel.run()
+if __name__ == "__main__":
+    kernel.run()

@@ -63,4 +63,5 @@ def contiguous(call):
     return call.assemble([o[b, :n] for b, n in enumerate(call.q_lens)])
 
 
-kernel.run()
+if __name__ == "__main__":
+    kernel.run()
