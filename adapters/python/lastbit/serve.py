@@ -203,7 +203,7 @@ class Server:
                 raise Unfit(f"{self._kernel.arrays} arrays cannot be written to: return o instead of taking {name}=")
             given[name] = pair
         result = function(call, **{name: array for name, (array, _) in given.items()})
-        parts = result if isinstance(result, (tuple, list)) else (result,)
+        parts = result if isinstance(result, tuple) else (result,)
         if self._kernel.synchronize is not None:
             self._kernel.synchronize()
         self._arrays.wait([part for part in parts if part is not None])
