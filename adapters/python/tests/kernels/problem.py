@@ -23,7 +23,6 @@ class Problem:
     window_right: int | None = None
     softcap: float | None = None
     sinks: bool = False
-    alibi: bool = False
     format: str = "f32"
     knobs: dict = field(default_factory=dict)
     seed: int = 0
@@ -35,7 +34,6 @@ class Problem:
         self.k = [normal(keys, self.kv_heads, self.d_qk) for _, keys in self.sequences]
         self.v = [normal(keys, self.kv_heads, self.d_v) for _, keys in self.sequences]
         self.sink_logits = random.standard_normal(self.q_heads).astype(np.float32)
-        self.slopes = (2.0 ** -np.arange(1, self.q_heads + 1)).astype(np.float32)
 
     def attributes(self):
         return {
@@ -56,37 +54,31 @@ class Problem:
             mask &= key <= position + self.window_right
         return mask
 
-    def truth(self, index):
-        """`o` and `lse` of one sequence, in float64; `empty` rows have zero and -inf."""
-        q, k, v = (x[index].astype(np.float64) for x in (self.q, self.k, self.v))
+    def scores(self, index):
+        """[q_heads, rows, keys] of one sequence in float64, -inf where a key is not seen; a sink is no key."""
+        q, k = (x[index].astype(np.float64) for x in (self.q, self.k))
         rows, keys = self.sequences[index]
-        group = self.q_heads // self.kv_heads
-        k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
-        scores = np.einsum("ihd,jhd->hij", q, k) * self.softmax_scale
+        scores = np.einsum("ihd,jhd->hij", q, np.repeat(k, self.q_heads // self.kv_heads, 1)) * self.softmax_scale
         if self.softcap is not None:
             scores = self.softcap * np.tanh(scores / self.softcap)
-        if self.alibi:
-            distance = np.abs(np.arange(rows)[:, None] + keys - rows - np.arange(keys)[None, :])
-            scores -= self.slopes.astype(np.float64)[:, None, None] * distance
-        scores = np.where(self.mask(rows, keys), scores, -np.inf)
+        return np.where(self.mask(rows, keys), scores, -np.inf)
+
+    def truth(self, index):
+        """`o` and `lse` of one sequence, in float64; a row without keys has 0 and -inf."""
+        scores, v = self.scores(index), self.v[index].astype(np.float64)
         if self.sinks:
-            sink = np.broadcast_to(self.sink_logits.astype(np.float64)[:, None, None], (self.q_heads, rows, 1))
-            scores = np.concatenate([scores, sink], 2)
+            sink = np.broadcast_to(self.sink_logits.astype(np.float64)[:, None, None], (*scores.shape[:2], 1))
+            scores, v = np.concatenate([scores, sink], 2), np.concatenate([v, np.zeros((1, *v.shape[1:]))])
         top = scores.max(2, keepdims=True, initial=-np.inf)
         weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
         total = weights.sum(2, keepdims=True)
         with np.errstate(divide="ignore"):
             lse = (top + np.log(total))[..., 0]
-        o = np.einsum("hij,jhd->ihd", weights[..., :keys] / np.where(total == 0, 1, total), v)
+        o = np.einsum("hij,jhd->ihd", weights / np.where(total == 0, 1, total), np.repeat(v, self.q_heads // self.kv_heads, 1))
         return o, lse.T
 
     def extras(self):
-        tensors = {}
-        if self.sinks:
-            tensors["sinks"] = self.sink_logits
-        if self.alibi:
-            tensors["alibi_slopes"] = self.slopes
-        return tensors
+        return {"sinks": self.sink_logits} if self.sinks else {}
 
     def poison(self, *shape):
         """Slots outside the valid lengths: NaN in even rows, huge values in odd ones."""

@@ -36,7 +36,8 @@ def whole(x):
 
 def int32(x, *shape):
     """A contiguous int32 tensor of this shape, where -1 is any."""
-    assert isinstance(x, torch.Tensor) and x.dtype == torch.int32 and x.is_contiguous(), x
+    assert isinstance(x, torch.Tensor) and x.is_contiguous(), type(x)
+    assert x.dtype == torch.int32, f"int32, not {x.dtype}"
     assert x.dim() == len(shape) and all(have == want or want == -1 for have, want in zip(x.shape, shape)), (x.shape, shape)
     return x.tolist()
 

@@ -33,8 +33,9 @@ def npu_fusion_attention(
     sixteen(query, key, value)
     assert input_layout == "TND" and head_num == query.shape[1] and pse is padding_mask is prefix is None and keep_prob == 1.0
     rows, keys = _cumulative(actual_seq_qlen, len(query)), _cumulative(actual_seq_kvlen, len(key))
+    assert len(rows) == len(keys)
     o = torch.empty_like(query)
-    for a, b, c, d in zip(rows, rows[1:], keys, keys[1:], strict=True):
+    for a, b, c, d in zip(rows, rows[1:], keys, keys[1:]):
         limits = _mask(sparse_mode, atten_mask, pre_tockens, next_tockens)
         o[a:b], _ = attention(query[a:b], key[c:d], value[c:d], scale, *limits, None)
     return o, torch.empty(0), torch.empty(0), torch.empty(0), 0, 0, 0
