@@ -15,7 +15,7 @@ use super::reference::trace::{Divergence, Trace, first_divergence};
 use super::relation::{Relation, SidedRelation};
 use super::trial::Trial;
 use super::{
-    Case,
+    Case, Data,
     file::{EXPECT_MATCH, EXPECT_NOTHING, replay_command},
     show,
 };
@@ -52,7 +52,10 @@ impl Explanation {
 /// Runs a trial and explains one finding: the one with the expected signature, else the headline. `file` is the name in the replay
 /// command.
 pub fn explain(pair: &Pair, trial: &Trial, file: &str, expected: Option<&str>) -> Explanation {
-    let command = replay_command(file, pair.train.source.as_deref(), pair.infer.source.as_deref());
+    let mut command = replay_command(file, pair.train.source.as_deref(), pair.infer.source.as_deref());
+    if let (Data::Captured { .. }, Some(captured)) = (&trial.case.data, &pair.captured) {
+        let _ = write!(command, " --data {}", shell_words::quote(&captured.file_name));
+    }
     explain_with(pair, trial, &command, expected)
 }
 
