@@ -1,8 +1,8 @@
 """ONNX Runtime's ai.onnx Attention (opset 24): padded batches, and a KV cache that is kept outside of the operator.
 
 Where rows and keys are the same positions, `is_causal` alone is the mask. Where all entries of a step have as many rows, as in decode,
-`nonpad_kv_seqlen` says how much of the cache is valid and moves the causal mask to the bottom right. Else a boolean mask says it all. In f16, scores and weights are stored in f16; softcap is left out, as it would be rounded to
-f16 after each of its steps, which no declaration has a word for.
+`nonpad_kv_seqlen` says how much of the cache is valid and moves the causal mask to the bottom right. Else a boolean mask says it all. In f16, scores and weights are stored in f16, and softcap, which is left out, would be rounded
+after each step.
 """
 
 import functools
@@ -48,11 +48,9 @@ def attend(call, q, k, v, mask, left=False):
     feeds = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in {"Q": q, "K": k, "V": v}.items()}
     windowed = (call.window_left, call.window_right) != (None, None)
     is_causal = call.causal is not None
-    if not left and is_causal and not windowed and (call.causal == "top_left" or call.q_lens == call.kv_lens):
-        pass
-    elif not left and not windowed and call.causal != "top_left" and min(call.q_lens) == q.shape[1]:
+    if not left and not windowed and call.causal != "top_left" and min(call.q_lens) == q.shape[1]:
         feeds["nonpad_kv_seqlen"] = np.array(call.kv_lens, np.int64)
-    else:
+    elif left or windowed or not is_causal or (call.causal == "bottom_right" and call.q_lens != call.kv_lens):
         feeds["attn_mask"], is_causal = mask[:, None], False
     run = session(
         q.dtype.type, "attn_mask" in feeds, "nonpad_kv_seqlen" in feeds, int(call.knobs["threads"]),
