@@ -11,7 +11,8 @@ import numpy as np
 
 from .arrays import Arrays
 from .arrays.numpy import NumpyArrays
-from .call import Attributes, DenseCall, PagedCall, SequenceCall, Unsupported, VarlenCall
+from .attributes import Attributes
+from .call import DenseCall, PagedCall, SequenceCall, Unsupported, VarlenCall
 from .formats import Array, widen
 from .frame import Body, Malformed, Tensor
 

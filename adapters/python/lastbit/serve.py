@@ -13,7 +13,8 @@ import numpy as np
 
 from . import arrays as array_libraries
 from . import frame
-from .call import Attributes, Call, DenseCall, Unsupported
+from .attributes import Attributes
+from .call import Call, DenseCall, Unsupported
 from .decode import STORED, BatchCall, attributes_reader, call_of, sequences_of
 from .formats import CANARY, STORAGE, bits, narrow
 from .frame import Malformed, Tensor

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..call import Attributes
+from ..attributes import Attributes
 from ..formats import CANARY, STORAGE, Array, bits, narrow, widen
 from ..frame import Body, Tensor
 from .reference import Extras, expected

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..call import Attributes
+from ..attributes import Attributes
 from ..formats import Array
 
 Reals = npt.NDArray[np.float64]

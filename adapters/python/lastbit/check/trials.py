@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..call import Attributes
+from ..attributes import Attributes
 from ..capabilities import FEATURES, FORMATS, FORMS
 from .problem import Problem
 
