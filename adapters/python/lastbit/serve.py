@@ -194,7 +194,7 @@ class Server:
         self._arrays.dirty(sorted(sizes))
 
     def _run(
-        self, what: str, function: Callable[[Any], Any], call: Call, shape: tuple[int, ...], dtype: str, looser: bool = False
+        self, what: str, function: Callable[[Any], Any], call: Call, shape: tuple[int, ...], dtype: str
     ) -> tuple[Any, Any]:
         """Calls a function, waits for the device, looks at the guards. ``o`` and ``lse`` as the function has them."""
         given: dict[str, tuple[Any, Callable[[], str | None]]] = {}
