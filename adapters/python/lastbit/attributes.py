@@ -61,8 +61,8 @@ class Attributes:
         return [name for name, yes in asked.items() if yes]
 
     def visible(self, rows: int, keys: int) -> Array:
-        """Which keys each row of one sequence sees, ``[rows, keys]``, bool. Row ``i`` stands at position ``i + keys - rows``; under a
-        top-left causal mask at ``i``."""
+        """Which keys each row of one sequence sees, ``[rows, keys]``, bool. Row ``i`` stands at position ``i + keys - rows``;
+        under a top-left causal mask at ``i``."""
         position = np.arange(rows)[:, None] + (0 if self.causal == "top_left" else keys - rows)
         key = np.arange(keys)[None, :]
         seen = np.ones((rows, keys), np.bool_)

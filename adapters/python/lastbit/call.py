@@ -113,7 +113,7 @@ class Call:
         return self.attributes.q_heads // self.attributes.kv_heads
 
     def mask(self, rows: int, keys: int) -> Any:
-        """Which keys each row of one sequence sees: ``[rows, keys]``, bool, True is visible. Causal limit and window are in it."""
+        """Which keys each row of one sequence sees: ``[rows, keys]``, bool, True is visible: causal limit and window."""
         return self.arrays.give(self.attributes.visible(rows, keys), "bool")
 
 
@@ -145,14 +145,17 @@ class _Batch(Call):
         return self.arrays.concatenate(parts)
 
     def assemble(self, o: Sequence[Any], lse: Sequence[Any] | None = None) -> Any:
-        """Results of each sequence in turn (``o`` ``[rows, q_heads, d_v]``, ``lse`` ``[rows, q_heads]``) as what the call asks for:
-        ``o``, or ``(o, lse)``."""
+        """Results of each sequence in turn (``o`` ``[rows, q_heads, d_v]``, ``lse`` ``[rows, q_heads]``) as what the call asks
+        for: ``o``, or ``(o, lse)``."""
         return self._packed(o) if lse is None else (self._packed(o), self._packed(lse))
 
 
 @dataclass
 class VarlenCall(_Batch):
-    """Packed sequences, as ``flash_attn_varlen_func`` takes them. ``o`` is ``[total_q, q_heads, d_v]``, ``lse`` ``[total_q, q_heads]``."""
+    """Packed sequences, as ``flash_attn_varlen_func`` takes them.
+
+    ``o`` is ``[total_q, q_heads, d_v]``, ``lse`` ``[total_q, q_heads]``.
+    """
 
     q: Any
     """``[total_q, q_heads, d_qk]``"""
@@ -232,8 +235,8 @@ class PagedCall(_Batch):
     """New rows against a KV cache that already holds their keys, as ``flash_attn_with_kvcache`` takes them. ``o`` is
     ``[total_q, q_heads, d_v]``, ``lse`` ``[total_q, q_heads]``.
 
-    With a block table the cache is in pages; without one it is contiguous and sequence ``b`` has row ``cache_rows[b]`` of it. Slots
-    beyond a sequence's keys hold NaN or huge values. An entry of bucket padding has one row and no keys.
+    With a block table the cache is in pages; without one it is contiguous and sequence ``b`` has row ``cache_rows[b]`` of it.
+    Slots beyond a sequence's keys hold NaN or huge values. An entry of bucket padding has one row and no keys.
     """
 
     q: Any
@@ -247,7 +250,7 @@ class PagedCall(_Batch):
     cache_seqlens: Any
     """``[batch]``, int32: valid keys, the new rows' included."""
     block_table: Any | None
-    """``[batch, width]``, int32: position ``j`` lies in page ``block_table[b, j // page_size]``; ``None`` for a contiguous cache."""
+    """``[batch, width]``, int32: position ``j`` lies in page ``block_table[b, j // page_size]``; ``None`` without pages."""
     cache_rows: Any | None
     """``[batch]``, int32; ``None`` for a cache in pages."""
     prefix_lens: list[int]
@@ -272,7 +275,7 @@ class PagedCall(_Batch):
         return self.row_of[b] * size + position
 
     def gather_cache(self, b: int) -> tuple[Any, Any]:
-        """Keys ``[keys, kv_heads, d_qk]`` and values ``[keys, kv_heads, d_v]`` of sequence ``b``; views where the cache is contiguous."""
+        """Keys ``[keys, kv_heads, d_qk]`` and values ``[keys, kv_heads, d_v]`` of sequence ``b``; views of a contiguous cache."""
         keys = self.kv_lens[b]
         if self.row_of is not None:
             return self.k_cache[self.row_of[b], :keys], self.v_cache[self.row_of[b], :keys]
@@ -296,7 +299,7 @@ class SequenceCall(Call):
     q: Any
     """``[rows, q_heads, d_qk]``, f32 (exact), at least one row."""
     k: Any
-    """``[keys, kv_heads, d_qk]``, f32; 8-bit keys are multiplied with their scale in f32. There may be none, or fewer than rows."""
+    """``[keys, kv_heads, d_qk]``, f32; 8-bit keys are multiplied with their scale in f32. There may be none."""
     v: Any
     """``[keys, kv_heads, d_v]``, f32; likewise."""
     prefix_len: int

@@ -42,8 +42,16 @@ def planted(old: str, new: str) -> str:
         ("return o.transpose(1, 0, 2), lse.T", "return o.transpose(1, 0, 2), lse.T / np.float32(np.log(2))", "varlen "),
         ("return o.transpose(1, 0, 2), lse.T", "o = o.transpose(1, 0, 2); o[-1] = 0; return o, lse.T", "bf16 "),
         ("return o.transpose(1, 0, 2), lse.T", "return o.transpose(1, 0, 2), lse", "failed "),
-        ("def attention(call):", "def attention(call):\n    if call.alibi_slopes is not None: raise lastbit.Unsupported('no slopes')", "alibi "),
-        ("def attention(call):", "def attention(call):\n    if call.keys == 130:\n        import os\n        os._exit(7)", "exit code 7"),
+        (
+            "def attention(call):",
+            "def attention(call):\n    if call.alibi_slopes is not None: raise lastbit.Unsupported('no slopes')",
+            "alibi ",
+        ),
+        (
+            "def attention(call):",
+            "def attention(call):\n    if call.keys == 130:\n        import os\n        os._exit(7)",
+            "exit code 7",
+        ),
     ],
 )
 def test_what_is_wrong_is_found(script, old, new, trial):
@@ -60,14 +68,16 @@ def test_a_mask_that_is_wrong_is_found_in_bf16_alone(script):
 
 
 def test_what_is_not_declared_may_be_refused(script):
-    code, text = check(script("""
+    code, text = check(
+        script("""
         import lastbit, numpy as np
         kernel = lastbit.Kernel("modest", lse=False)
         @kernel.sequence
         def f(call):
             raise lastbit.Unsupported("too hot")
         kernel.run()
-    """))
+    """)
+    )
     assert code == 1, text  # its call forms are declared
     assert "declared, but refused: too hot" in text and " refused   too hot" in text
 

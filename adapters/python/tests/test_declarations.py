@@ -36,7 +36,15 @@ def kernel(**more) -> lastbit.Kernel:
 
 
 def test_the_welcome():
-    made = kernel(head_dims=[64, (192, 128)], page_sizes=[16], max_rows=100, ragged=False, lse=False, conventions={"anchor": "top_left"}, compiles=True)
+    made = kernel(
+        head_dims=[64, (192, 128)],
+        page_sizes=[16],
+        max_rows=100,
+        ragged=False,
+        lse=False,
+        conventions={"anchor": "top_left"},
+        compiles=True,
+    )
     told = made.welcome(NumpyArrays(), {"n": ["1"]}, True)
     assert {key: value for key, value in told.items() if key != "identity"} == {
         "shared_memory": True,

@@ -76,7 +76,10 @@ def test_a_library_is_digested_by_its_record(tmp_path, monkeypatch):
     first = of("some/k.so,sha256=aa,1\n")
     assert first[0] == "some-kernels 2.0"
     assert of("some/k.so,sha256=bb,1\n") != first
-    assert of("some/__pycache__/k.cpython-310.pyc,,\nsome/k.so,sha256=aa,1\nsome_kernels-2.0.dist-info/INSTALLER,sha256=cc,4\n") == first
+    assert (
+        of("some/__pycache__/k.cpython-310.pyc,,\nsome/k.so,sha256=aa,1\nsome_kernels-2.0.dist-info/INSTALLER,sha256=cc,4\n")
+        == first
+    )
     assert identity.library("some_module")[0] == "some_module 2.0"
 
 

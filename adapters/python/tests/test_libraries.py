@@ -208,6 +208,13 @@ def test_anything_with_dlpack(start):
 
 
 def test_a_library_that_is_missing_is_named(raw):
-    text = "import sys\nsys.modules['cupy'] = None\nimport lastbit\nkernel = lastbit.Kernel('c', arrays='cupy')\nkernel.varlen(lambda call: call.q)\nkernel.run()"
+    text = """
+        import sys
+        sys.modules["cupy"] = None
+        import lastbit
+        kernel = lastbit.Kernel("c", arrays="cupy")
+        kernel.varlen(lambda call: call.q)
+        kernel.run()
+    """
     code, answers, stderr = raw(text, b"")
     assert code == 1 and answers == [] and "cupy" in stderr
