@@ -86,7 +86,9 @@ def knobs(value: Mapping[str, Sequence[Any]] | None) -> dict[str, list[str]]:
     for name, values in (value or {}).items():
         texts = [str(it) for it in values] if not isinstance(values, str) else []
         if not texts or any("\n" in text for text in texts) or not name.replace("_", "a").isalnum():
-            raise ValueError(f"knob {name!r}: a name of letters, digits and _, and a list of at least one value, each of one line")
+            raise ValueError(
+                f"knob {name!r}: a name of letters, digits and _, and a list of at least one value, each of one line"
+            )
         checked[name] = texts
     return checked
 

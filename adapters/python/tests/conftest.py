@@ -85,7 +85,9 @@ def frames(stream: bytes) -> list[tuple[int, int, Body]]:
     return found
 
 
-def packed(kind: int, number: int, body: bytes = b"", *, magic: bytes = b"LBT1", version: int = 1, length: int | None = None) -> bytes:
+def packed(
+    kind: int, number: int, body: bytes = b"", *, magic: bytes = b"LBT1", version: int = 1, length: int | None = None
+) -> bytes:
     """One frame."""
     return frame.HEADER.pack(magic, version, kind, number, len(body) if length is None else length) + body
 

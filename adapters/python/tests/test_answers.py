@@ -44,7 +44,7 @@ def ask(start, text: str, storage: str = "f32", **changes):
         ("return np.zeros(shape[1:], np.float32)", "f32", False, "o has shape [2, 16], the call asks for [6, 2, 16]"),
         ("return np.zeros((2, 6, 16), np.float32)", "f32", False, "rows come before heads"),
         ("return np.zeros(shape)", "f32", False, "o is float64, the call asks for f32"),
-        ("return np.zeros(shape, np.float32)", "bf16", False, 'o is f32, the call asks for bf16: round it in the kernel'),
+        ("return np.zeros(shape, np.float32)", "bf16", False, "o is f32, the call asks for bf16: round it in the kernel"),
         ("return np.zeros(shape, np.float32)", "bf16", False, 'or declare the format as "bf16->f32"'),
         ("return np.zeros(shape, np.float16)", "bf16", False, "o is f16, the call asks for bf16"),
         ("return np.zeros(shape, np.float32)", "f32", True, "no lse was returned"),
@@ -130,7 +130,8 @@ def test_what_is_not_declared_is_refused(start):
     ],
 )
 def test_guards(start, storage, body, place):
-    text = """
+    text = (
+        """
 import numpy as np, lastbit
 kernel = lastbit.Kernel("k")
 def beyond(array, n):
@@ -143,7 +144,10 @@ def before(array, n):
     return whole.view(np.uint8)[first - n * array.itemsize : first].view(array.dtype)
 @kernel.varlen
 def attention(call, *, out, lse_out):
-    """ + body + "\nkernel.run()\n"
+    """
+        + body
+        + "\nkernel.run()\n"
+    )
     child = start(text)
     assert '"guarded": true' in child.ask(frame.HELLO, {"versions": "1"}).body.metadata["kernel"]
     answer = child.ask(frame.CALL, *Laid(plain({"formats": [storage]})).request())
