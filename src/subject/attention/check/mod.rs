@@ -14,7 +14,7 @@ use super::implementation::Implementation;
 use super::judge::judge;
 use super::oracle::{Mode, Oracle};
 use super::relation::{SidedRelation, undo};
-use super::scope::Scope;
+use super::scope::{Scope, SideScope};
 use super::trial::{Checks, Trial};
 use super::witness::order_sensitive;
 use super::{Case, Inputs, Problem};
@@ -85,6 +85,13 @@ impl Pair {
         observer: Option<drive::Observer<'_>>,
     ) -> Result<Produced, Stop> {
         let kernel = &*self.side(path).kernel;
+        let side = SideScope::of(path, kernel);
+        // A case from a file may ask for anything: what was never declared is no fault of the kernel's.
+        if !side.is_everything()
+            && let Some(reason) = side.outside(case)
+        {
+            return Err(Stop::Unsupported(reason));
+        }
         match path {
             Path::Train => drive::train(kernel, &case.problem, &case.train, inputs, poison, observer),
             Path::Infer => drive::infer(kernel, &case.problem, &case.infer, inputs, poison, observer),
