@@ -1,9 +1,13 @@
 //! What a run says at its end: one JSON object, or text for a person.
 
 use super::found::{Found, Small};
+use super::fresh::Fresh;
 use super::job::Job;
-use crate::finding::{Finding, Kind};
+use crate::finding::{Finding, Kind, Path};
+use crate::input_error::tame;
 use crate::lab::Statistics;
+use crate::subject::attention::Attention;
+use crate::subject::attention::fault_text::in_words;
 use crate::subject::attention::oracle::Mode;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -11,9 +15,13 @@ use std::fmt::Write;
 /// Share of order-sensitive cases below which a match says little.
 const BLIND: f64 = 0.05;
 
+/// Characters of a kernel's own words that are shown.
+const REASON: usize = 240;
+
 /// A run that has ended.
 pub(super) struct Outcome<'a> {
     pub(super) job: &'a Job,
+    pub(super) attention: &'a Attention,
     pub(super) statistics: &'a Statistics,
     /// Time spent on cases.
     pub(super) seconds: f64,
@@ -31,6 +39,15 @@ fn shares(statistics: &Statistics) -> [(&'static str, f64); 4] {
         ("skipped", share(statistics.skipped)),
         ("undecided", share(statistics.undecided)),
     ]
+}
+
+/// The sides whose writes outside their outputs nobody sees, with their kernel's name.
+fn unguarded(attention: &Attention) -> impl Iterator<Item = (Path, String)> {
+    let of = |path| {
+        let kernel = &attention.pair.side(path).kernel;
+        (!kernel.capabilities().guarded).then(|| (path, kernel.identity().name))
+    };
+    Path::BOTH.into_iter().filter_map(of)
 }
 
 /// What a reader must know to weigh the run.
@@ -58,14 +75,11 @@ fn notes(text: &mut String, job: &Job, statistics: &Statistics) {
 }
 
 pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
-    let &Outcome { job, statistics, seconds, report } = outcome;
+    let &Outcome { job, attention, statistics, seconds, report } = outcome;
     let found: Vec<Value> = report
         .iter()
         .map(|(found, small)| {
-            let relation = match &found.finding {
-                Finding::NotInvariant { axis, .. } => Value::from(axis.to_string()),
-                other => other.relation().into(),
-            };
+            let relation = found.finding.changed().or(found.finding.relation().map(str::to_owned));
             let mut entry = json!({
                 "finding": found.finding.signature(),
                 "relation": relation,
@@ -74,6 +88,9 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
                 "file": found.file.display().to_string(),
                 "shrunk": Value::Null,
             });
+            if let Finding::Fault { fault, .. } = &found.finding {
+                entry["fault"] = in_words(fault).into();
+            }
             if let Some(small) = small {
                 let problem = &small.case.problem;
                 let longest = |length: fn(&crate::subject::attention::Sequence) -> u32| {
@@ -87,6 +104,13 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
                 entry["d_v"] = problem.d_v.into();
                 entry["seqs"] = problem.sequences.len().into();
                 entry["heads"] = problem.q_heads().into();
+                if let Some(fresh) = &small.fresh {
+                    entry["shows_in_fresh_process"] = match fresh {
+                        Fresh::Shows => true.into(),
+                        Fresh::Hidden => false.into(),
+                        Fresh::Unknown(_) => Value::Null,
+                    };
+                }
             }
             entry
         })
@@ -116,6 +140,10 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
         "capable": by_dtype(|it| it.capable),
         "order_sensitive": by_dtype(|it| it.sensitive),
         "relations": statistics.relations,
+        "left_out": statistics.left_out,
+        "relations_left_out": statistics.relations_left_out,
+        "set_aside": statistics.set_aside,
+        "writes_not_checked": unguarded(attention).map(|(path, _)| path.to_string()).collect::<Vec<_>>(),
         "escalations": statistics.escalations,
         "accuracy": {
             "judged": accuracy.judged,
@@ -134,12 +162,17 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
 }
 
 pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
-    let &Outcome { job, statistics, seconds, report } = outcome;
+    let &Outcome { job, attention, statistics, seconds, report } = outcome;
     let mut text = String::new();
     for (found, small) in report {
         let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
         match small {
-            Some(small) => text.push_str(&small.explanation.text),
+            Some(small) => {
+                text.push_str(&small.explanation.text);
+                for note in small.notes() {
+                    let _ = writeln!(text, "NOTE: {note}");
+                }
+            }
             None => text.push_str("not shrunk\n"),
         }
         text.push('\n');
@@ -188,10 +221,27 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
         );
     }
     for (reason, count) in &statistics.skips {
-        let _ = writeln!(text, "skipped {count}: {reason}");
+        let _ = writeln!(text, "skipped {count}: {}", tame(reason, REASON));
+    }
+    for (reason, count) in &statistics.left_out {
+        let _ = writeln!(text, "left out: {}, in {count} cases", tame(reason, REASON));
+    }
+    for (reason, count) in &statistics.relations_left_out {
+        let _ = writeln!(text, "relations left out: {}, {count} times", tame(reason, REASON));
+    }
+    for (path, name) in unguarded(attention) {
+        let _ =
+            writeln!(text, "writes not checked: {path} ({name}) allocates its own outputs, so a write outside them is not seen");
     }
     for (signature, count) in &statistics.signatures {
         let _ = writeln!(text, "found {count}: {signature}");
+    }
+    if statistics.set_aside > 0 {
+        let _ = writeln!(
+            text,
+            "set aside: {} differences of a kernel that does not repeat itself: they are blamed on nothing else",
+            statistics.set_aside
+        );
     }
     notes(&mut text, job, statistics);
     let _ = writeln!(text, "results in {}", out.display());

@@ -1,4 +1,4 @@
-//! Testing your own kernel.
+//! Testing your own kernel, in Rust; [kernels from outside](super::outside) are Python, C and everything else.
 //!
 //! Three steps: wrap the kernel, say what it does not do, stamp the tests. `examples/tiny-attention` in the repository is a whole
 //! crate of this kind; its test file has under 25 lines.
@@ -41,6 +41,9 @@
 //! let report = suite.run(Test::Accuracy).unwrap_or_else(|failure| panic!("{failure}"));
 //! assert_eq!(report.compared, 20);
 //! ```
+//!
+//! What it cannot do it may declare once instead ([`capabilities`](crate::subject::attention::per_sequence::PerSequence::capabilities)):
+//! cases are then drawn within that, and what was left out is counted.
 //!
 //! In `tests/attention.rs`, `lastbit::attention_suite!(suite)` stamps a `#[test]` for each [`Test`](crate::suite::Test) instead; see
 //! [`suite`](crate::suite). Optimise `lastbit` in test builds, or the oracle takes most of the time:

@@ -8,6 +8,7 @@ mod digest;
 
 use super::check::{Pair, Scratch};
 use super::draw::Profile;
+use super::fault_text::in_words;
 use super::implementation::Implementation;
 use super::oracle::Mode;
 use super::pin::Pins;
@@ -56,6 +57,8 @@ pub struct Cell {
     pub promise: Option<u32>,
     /// The fewest positions at which bits were seen to differ; `None` where none did.
     pub bits: Option<u32>,
+    /// The kernel has recipes: bits that differ without them were promised not to.
+    pub recipes: bool,
 }
 
 impl fmt::Display for Cell {
@@ -66,7 +69,8 @@ impl fmt::Display for Cell {
             (Some(promise), Some(bits)) if promise == bits => write!(f, "**{bits}**"),
             (Some(promise), Some(bits)) => write!(f, "**{bits}** (recipes: {promise})"),
             (Some(promise), None) => write!(f, "kept (recipes: {promise})"),
-            (None, Some(bits)) => write!(f, "**{bits}** (promised)"),
+            (None, Some(bits)) if self.recipes => write!(f, "**{bits}** (promised)"),
+            (None, Some(bits)) => write!(f, "**{bits}**"),
         }
     }
 }
@@ -93,7 +97,7 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Broken::Promise(it) => write!(f, "promised and broken: {it}"),
-            Broken::Fault(fault) => write!(f, "fault: {fault}"),
+            Broken::Fault(fault) => write!(f, "fault: {}", in_words(fault)),
         }
     }
 }
@@ -172,6 +176,7 @@ pub fn row(kernel: &Implementation, campaign: Campaign, profile: Profile) -> Res
             lower(&mut cell.bits, longest(&small.trial));
         }
     }
+    cells.values_mut().for_each(|cell| cell.recipes = recipes.is_some());
     Ok(Row { kernel: kernel.kernel.identity().name, cells })
 }
 
@@ -185,8 +190,8 @@ fn longest(trial: &Trial) -> u32 {
 
 /// Counts what a case of a campaign looked at.
 fn count(pair: &Pair, done: &Done<Trial>, cells: &mut BTreeMap<Change, Cell>) {
-    let Checks::Turn(turn) = done.trial.checks else { return };
-    for relation in pair.relations_of_turn(&done.trial.case, turn) {
+    let Checks::Turn(turn) = &done.trial.checks else { return };
+    for relation in pair.relations_of_turn(&done.trial.case, *turn).0 {
         cells.entry(Change::Axis(relation.relation.axis())).or_default().looks += 1;
     }
     cells.entry(Change::Path).or_default().looks += u64::from(done.verdict.compared > 0);
@@ -210,8 +215,8 @@ fn look(pair: &Pair, done: &Done<Trial>) -> Option<BrokenCase> {
     }
     relations.dedup();
     let broken = promise(pair, case, &pair.inputs(case), &relations).broken?;
-    let checks = Checks::Only { oracle: false, pair: broken.relation.is_none(), relation: broken.relation };
-    let trial = Trial { case: case.clone(), checks };
+    let checks = Checks::Only { oracle: false, pair: broken.relation.is_none(), relation: broken.relation.clone() };
+    let trial = Trial::new(case.clone(), checks);
     Some(BrokenCase { broken: Broken::Promise(Box::new(broken)), index: done.index, trial, pair: pair.clone() })
 }
 
@@ -351,7 +356,7 @@ mod tests {
             let pair = Pair { train: kernel.clone(), infer: kernel, oracle: Mode::Off, captured: None, witness: false };
             let draw = |n| draw(&mut Stream::new(1, n), Profile::Quick, &Hints::default());
             let several = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
-            (0..100).flat_map(|n| pair.relations_of_turn(&draw(n), n)).filter(several).count()
+            (0..100).flat_map(|n| pair.relations_of_turn(&draw(n), n).0).filter(several).count()
         };
         let zeros = |_: &SequenceCall<'_>, o: &mut [f32], lse: &mut [f32]| {
             o.fill(0.0);
@@ -368,6 +373,7 @@ mod tests {
         let planted = Implementation {
             kernel: kernel("ref:uncached-split,grid.split=fixed_size(4)"),
             reference: Some(kernel("ref:fixed-split,grid.split=fixed_size(4)")),
+            source: None,
         };
         let broken = of(&planted, 1000).expect_err("a promise is broken");
         let text = broken.broken.to_string();

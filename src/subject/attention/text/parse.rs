@@ -11,7 +11,6 @@ use crate::subject::attention::{
 };
 use std::io::Read as _;
 use std::path::Path;
-use toml::de::DeTable;
 
 /// Reads, parses and validates a case file.
 ///
@@ -47,19 +46,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<CaseFile, InputError> {
         return Err(oversized(file_name));
     }
     let reader = Reader::new(file_name, text);
-    let document = DeTable::parse(text).map_err(|error| {
-        let line =
-            error.span().map(|span| text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1);
-        InputError { line, ..InputError::new(file_name, format!("not TOML: {}", shorten(error.message()))) }
-    })?;
-    // The format first: a file of a later one may well have fields that are unknown here.
-    if let Some(format) = document.get_ref().get("format")
-        && let Some(integer) = format.get_ref().as_integer()
-        && integer.to_string() != FORMAT.to_string()
-    {
-        let found = shorten(&integer.to_string());
-        return Err(reader.error(format.span().start, "format", format!("is {found}; this version reads format {FORMAT}")));
-    }
+    let document = reader.document(FORMAT)?;
     let top = Section::top(&reader, &document, &["format", "problem", "train", "infer", "data", "run"])?;
     top.need("format")?.u32()?;
     let problem = problem(&top.need("problem")?)?;
@@ -156,11 +143,20 @@ fn ranks(section: &Section<'_, '_>) -> Result<(Option<ContextParallel>, u32), In
     Ok((Some(ContextParallel { ranks, shards, length: section.need("context_length")?.u32()? }), head_ranks))
 }
 
+/// The kernel's own knobs, sorted by name as they are printed; absent is none.
+fn knobs(section: &Section<'_, '_>) -> Result<Vec<(String, String)>, InputError> {
+    let Some(field) = section.get("knobs") else { return Ok(Vec::new()) };
+    let pair = |(name, field): (String, Field<'_, '_>)| Ok((name, field.one_line()?));
+    let mut knobs = field.open()?.leaves()?.into_iter().map(pair).collect::<Result<Vec<_>, InputError>>()?;
+    knobs.sort();
+    Ok(knobs)
+}
+
 /// What both plans have.
-const RANKS: &[&str] = &["context_ranks", "context_shards", "context_length", "head_ranks"];
+const BOTH: &[&str] = &["context_ranks", "context_shards", "context_length", "head_ranks", "knobs"];
 
 fn train(field: &Field<'_, '_>) -> Result<TrainPlan, InputError> {
-    let section = field.table(&[&["layout", "side", "pad_q", "pad_kv", "order", "block_q"], RANKS].concat())?;
+    let section = field.table(&[&["layout", "side", "pad_q", "pad_kv", "order", "block_q"], BOTH].concat())?;
     let (context, head_ranks) = ranks(&section)?;
     let dense = section.need("layout")?.choice("layout", &["dense", "varlen"])? == 0;
     section.only_with(&["side", "pad_q", "pad_kv"], dense, "layout = \"dense\"")?;
@@ -174,12 +170,12 @@ fn train(field: &Field<'_, '_>) -> Result<TrainPlan, InputError> {
         TrainLayout::Varlen
     };
     let order = section.need("order")?.numbers(MAX_SEQUENCES)?;
-    Ok(TrainPlan { layout, order, block_q: section.need("block_q")?.u32()?, context, head_ranks })
+    Ok(TrainPlan { layout, order, block_q: section.need("block_q")?.u32()?, context, head_ranks, knobs: knobs(&section)? })
 }
 
 fn infer(field: &Field<'_, '_>) -> Result<InferPlan, InputError> {
     let own = ["cache", "page", "spare", "shuffle", "recycled", "order", "rotate", "budget", "bucket", "requests"];
-    let section = field.table(&[&own[..], RANKS].concat())?;
+    let section = field.table(&[&own[..], BOTH].concat())?;
     let (context, head_ranks) = ranks(&section)?;
     let paged = section.need("cache")?.choice("cache", &["paged", "contiguous"])? == 0;
     section.only_with(&["page", "shuffle", "recycled"], paged, "cache = \"paged\"")?;
@@ -204,6 +200,7 @@ fn infer(field: &Field<'_, '_>) -> Result<InferPlan, InputError> {
         bucket: section.need("bucket")?.u32()?,
         context,
         head_ranks,
+        knobs: knobs(&section)?,
     })
 }
 
@@ -314,9 +311,16 @@ fn run(field: &Field<'_, '_>) -> Result<Run, InputError> {
 fn kernel(field: &Field<'_, '_>) -> Result<KernelText, InputError> {
     let section = field.open()?;
     if section.need("kernel")?.choice("kernel", &KERNELS)? == 1 {
-        let section = field.table(&["kernel", "name", "version", "device"])?;
+        let section = field.table(&["kernel", "name", "version", "device", "digest", "source"])?;
         let line = |name: &str| section.need(name)?.one_line();
-        return Ok(KernelText::External(External { name: line("name")?, version: line("version")?, device: line("device")? }));
+        let maybe = |name: &str| section.get(name).map(|field| field.one_line()).transpose();
+        return Ok(KernelText::External(External {
+            name: line("name")?,
+            version: line("version")?,
+            device: line("device")?,
+            digest: maybe("digest")?,
+            source: maybe("source")?,
+        }));
     }
     let mut pairs = Vec::new();
     for (name, field) in section.leaves()? {

@@ -1,6 +1,9 @@
 //! Runs one case: both sides, the oracle, the comparison, relations, the witness.
 //!
-//! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept.
+//! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept, but
+//! for those that a kernel which does not repeat itself makes meaningless ([`repeat`]).
+
+mod repeat;
 
 use super::captured::Captured;
 use super::data::Known;
@@ -8,13 +11,14 @@ use super::drive::{self, Poison, Produced, Stop, element_index, row_index};
 use super::implementation::Implementation;
 use super::judge::judge;
 use super::oracle::{Mode, Oracle};
-use super::relation::{Relation, SidedRelation, rotate, undo};
+use super::relation::{Relation, SidedRelation, draw_knob, rotate, undo};
+use super::scope::{Scope, SideScope};
 use super::trial::{Checks, RELATIONS_PER_CASE, Trial};
 use super::witness::order_sensitive;
 use super::{Case, Inputs, Problem};
 use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
 use crate::number::Dtype;
-use crate::source::Stream;
+use crate::source::{Source as _, Stream};
 use crate::tensor::Index;
 use std::sync::Arc;
 
@@ -52,6 +56,11 @@ impl Pair {
         self.train.kernel.identity() == self.infer.kernel.identity()
     }
 
+    /// What both kernels can do.
+    pub fn scope(&self) -> Scope {
+        Scope::of(&*self.train.kernel, &*self.infer.kernel)
+    }
+
     /// The case's tensors.
     pub fn inputs(&self, case: &Case) -> Inputs {
         Inputs::new(case, self.captured.as_deref().map(|captured| captured as _))
@@ -81,27 +90,50 @@ impl Pair {
         }
     }
 
-    /// Whether a relation that was drawn is run: a kernel that does not say that it can work as ranks is not asked to.
-    pub(crate) fn asks(&self, drawn: &SidedRelation) -> bool {
-        let ranks = matches!(drawn.relation, Relation::ContextRanks { context: Some(_) });
-        !ranks || self.side(drawn.path).kernel.context_parallel()
+    /// Why a relation that was drawn is not run: its changed case is more than the kernel can do. The axis, and the reason.
+    pub(crate) fn beyond(&self, case: &Case, drawn: &SidedRelation) -> Option<String> {
+        let kernel = &*self.side(drawn.path).kernel;
+        let side = SideScope::of(drawn.path, kernel);
+        if side.is_everything() {
+            return None;
+        }
+        let reason = side.outside(&drawn.apply(case)?.case)?;
+        Some(format!("{}: {reason}", drawn.relation.axis()))
     }
 
-    /// The relations of a case's turn.
-    pub(super) fn relations_of_turn(&self, case: &Case, turn: u64) -> Vec<SidedRelation> {
+    /// The relations of a case's turn, and why others are left out.
+    pub(super) fn relations_of_turn(&self, case: &Case, turn: u64) -> (Vec<SidedRelation>, Vec<String>) {
         let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut Stream::new(turn, RELATION_STREAM));
-        drawn.retain(|it| self.asks(it));
-        drawn
+        // Knobs have a stream of their own: other kernels' relations stay what they are.
+        let mut source = Stream::new(turn, KNOB_STREAM);
+        for path in Path::BOTH {
+            let knobs = self.side(path).kernel.capabilities().knobs;
+            if !knobs.is_empty() && source.chance(1, 2) {
+                drawn.extend(draw_knob(path, case, &knobs, &mut source));
+            }
+        }
+        let mut left_out = Vec::new();
+        drawn.retain(|it| {
+            let reason = self.beyond(case, it);
+            let stays = reason.is_none();
+            left_out.extend(reason);
+            stays
+        });
+        (drawn, left_out)
     }
 
     /// Runs a trial.
     pub fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {
         let case = &trial.case;
-        let (oracle, pair, mut relations) = match trial.checks {
-            Checks::Turn(turn) => (true, true, self.relations_of_turn(case, turn)),
-            Checks::Only { oracle, pair, relation } => (oracle, pair, relation.into_iter().collect()),
-        };
         let mut verdict = Verdict::default();
+        let (oracle, pair, mut relations) = match &trial.checks {
+            Checks::Turn(turn) => {
+                let (relations, left_out) = self.relations_of_turn(case, *turn);
+                (verdict.left_out, verdict.relations_left_out) = (trial.left_out.clone(), left_out);
+                (true, true, relations)
+            }
+            Checks::Only { oracle, pair, relation } => (*oracle, *pair, relation.iter().cloned().collect()),
+        };
         let inputs = self.inputs(case);
         let mut sides: [Option<Produced>; 2] = [None, None];
         for (side, path) in sides.iter_mut().zip(Path::BOTH) {
@@ -119,19 +151,20 @@ impl Pair {
         if !differences.is_empty() && matches!(trial.checks, Checks::Turn(_)) && self.alike() {
             // A kernel that differs from itself is not invariant to something: find out to what.
             let drawn = relations.clone();
-            relations.extend(undo(case).into_iter().filter(|it| !drawn.contains(it)));
+            let undone = undo(case).into_iter().filter(|it| !drawn.contains(it) && self.beyond(case, it).is_none());
+            relations.extend(undone);
         }
         if oracle && self.oracle != Mode::Off {
             let sides = [(&self.train, sides[0].as_ref()), (&self.infer, sides[1].as_ref())];
             judge(case, &inputs, sides, &mut differences, &mut scratch.oracle, &mut verdict);
         }
         verdict.findings.extend(differences.into_iter().map(Finding::Mismatch));
-        for relation in relations {
-            let base = &sides[relation.path as usize];
-            if let Some(base) = base {
+        for relation in &relations {
+            if let Some(base) = &sides[relation.path as usize] {
                 self.relate(case, &inputs, base, relation, &mut verdict);
             }
         }
+        self.repeat_first(case, &inputs, sides.each_ref().map(Option::as_ref), &relations, &mut verdict);
         if self.witness && matches!(trial.checks, Checks::Turn(_)) {
             verdict.capable = capable(&case.problem);
             verdict.order_sensitive = self.witnessed(case, &inputs);
@@ -161,7 +194,7 @@ impl Pair {
         let mut with_lse = true;
         for path in Path::BOTH {
             if !self.side(path).kernel.has_lse() {
-                skip(verdict, format!("{path}: the kernel has no lse"));
+                verdict.left_out.push(format!("lse ({path} has none)"));
                 with_lse = false;
             }
         }
@@ -198,7 +231,7 @@ impl Pair {
     }
 
     /// One relation: runs the changed case on one path and compares the rows that both runs have.
-    fn relate(&self, case: &Case, inputs: &Inputs, base: &Produced, relation: SidedRelation, verdict: &mut Verdict) {
+    fn relate(&self, case: &Case, inputs: &Inputs, base: &Produced, relation: &SidedRelation, verdict: &mut Verdict) {
         let Some(variant) = relation.apply(case) else { return };
         let poison = if relation.relation == Relation::Poison { Poison::Huge } else { Poison::Nan };
         let known = Known { problem: &case.problem, inputs };
@@ -262,12 +295,15 @@ impl Pair {
 /// Stream of the relation draws, apart from the case streams.
 pub(crate) const RELATION_STREAM: u64 = u64::MAX;
 
+/// Stream of the draws of relations of knobs.
+const KNOB_STREAM: u64 = u64::MAX - 1;
+
 fn skip(verdict: &mut Verdict, reason: String) {
     verdict.findings.push(Finding::Skipped { reason });
 }
 
 /// Why a run gave nothing, as a finding.
-pub(super) fn stopped(path: Path, stop: Stop, relation: Option<SidedRelation>) -> Finding {
+pub(super) fn stopped(path: Path, stop: Stop, relation: Option<&SidedRelation>) -> Finding {
     match stop {
         Stop::Unsupported(reason) => Finding::Skipped { reason: format!("{path}: {reason}") },
         Stop::Fault(fault) => Finding::Fault { path, fault, relation: relation.map(|it| it.to_string()) },
