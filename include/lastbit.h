@@ -204,7 +204,7 @@ LASTBIT_EXPORT uint32_t lastbit_abi_version(void);
 
 /* JSON, UTF-8, valid as long as the library is loaded: the `kernel` object of docs/protocol.md, in which only
  * {"identity": {"name": "...", "version": "...", "device": "cpu"}} must be given. A field that is left out means "anything that a case may
- * ask for", or what is usual; an unknown field is refused. Called once. */
+ * ask for", or what is usual; an unknown field is refused. Called as the library is loaded. */
 LASTBIT_EXPORT const char *lastbit_kernel_info(void);
 
 /* One for each form under `forms`; a library that lists no forms exports all three. A form that is listed must be there. */

@@ -223,3 +223,68 @@ fn reason(error: &[c_char; ERROR_CAPACITY]) -> String {
     let line = text.trim().replace(char::is_control, " ");
     if line.is_empty() { "the library gave no reason".into() } else { line }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::number::Dtype;
+    use crate::subject::attention::Mask;
+    use crate::tensor::Tensor;
+
+    /// A kernel as C has it: reads through every level of pointers, and writes to each output and to the error text.
+    #[allow(unsafe_code)]
+    extern "C" fn doubles(args: *const abi::VarlenArgs) -> i32 {
+        // SAFETY: `varlen` below hands it the tensors that it reads: an F32 `q` of three elements, one sink, an `o` as long as `q`, and an
+        // `lse` of one.
+        unsafe {
+            let args = &*args;
+            let (q, o) = (args.q.data.cast::<f32>(), args.o.data.cast::<f32>());
+            let elements = *args.q.shape.add(2);
+            let sink = *(*args.head.attributes).sinks.data.cast::<f32>();
+            for n in 0..elements as usize {
+                o.add(n * *args.o.strides.add(2) as usize).write(2.0 * q.add(n).read() + sink);
+            }
+            args.lse.data.cast::<f32>().write(7.0);
+            let knobs = (*args.head.attributes).knobs;
+            args.head.error.write(*(*knobs).value);
+            if *(*knobs).value == b'0' as c_char { 0 } else { 2 }
+        }
+    }
+
+    #[test]
+    fn a_function_is_called_through_its_pointers() {
+        let tensor = |dims: &[usize], value: f32| Tensor::filled(Dtype::F32, dims, value.to_bits());
+        let call = |knobs: &[(String, String)]| {
+            let (q, kv) = (tensor(&[1, 1, 3], 5.0), tensor(&[2, 1, 3], 1.0));
+            let (mut o, mut lse) = (tensor(&[1, 1, 3], 0.0), tensor(&[1, 1], 0.0));
+            let attributes = Attributes {
+                q_heads: 1,
+                kv_heads: 1,
+                d_qk: 3,
+                d_v: 3,
+                softmax_scale: 1.0,
+                mask: Mask::default(),
+                softcap: None,
+                sinks: Some(&[0.5]),
+                alibi_slopes: None,
+                block_q: 1,
+                kv_scales: None,
+                context: None,
+                out_dtype: Dtype::F32,
+                knobs,
+            };
+            let call =
+                VarlenCall { attributes: &attributes, q: &q, k: &kv, v: &kv, cu_seqlens_q: &[0, 1], cu_seqlens_k: &[0, 2] };
+            let result = varlen(doubles, &call, Outputs { o: &mut o, lse: &mut lse }, true);
+            (result, o.to_f32(), lse.to_f32())
+        };
+        let knob = |value: &str| [("status".to_owned(), value.to_owned())];
+        assert_eq!(call(&knob("0")), (Ok(()), vec![10.5; 3], vec![7.0]));
+        assert_eq!(call(&knob("no")).0, Err(KernelError::Failed("n".into())));
+        let (result, o, _) = call(&knob("a\0b"));
+        assert_eq!(
+            (result, o),
+            (Err(KernelError::Failed("knob text \"a\\0b\" holds a zero byte, which C cannot read".into())), vec![0.0; 3])
+        );
+    }
+}

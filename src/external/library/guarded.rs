@@ -1,11 +1,10 @@
 //! A call's tensors in memory as C has it: elements of the format's width, aligned, with guards around each.
 
-use super::abi;
-use super::sanitizer;
+use super::packing::{first_changed, pack, unpacked};
+use super::{abi, sanitizer};
 use crate::number::Dtype;
 use crate::tensor::Tensor;
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::ops::Range;
 
 /// Addresses of tensors are multiples of this, as DLPack asks.
@@ -17,9 +16,10 @@ const LONGEST: usize = GUARD + ALIGNMENT - 1;
 /// Axes of the tensor that has most.
 const AXES: usize = 4;
 
-/// What guards hold: the canary of F32, which is a NaN in every format where it stands, and no valid index.
+/// What guards hold: the canary of BF16, twice. A NaN in 16 and 32 bits, no valid index, and without a zero byte, since zeros are what is
+/// written astray most.
 const PATTERN: [u8; LONGEST] = {
-    let word = 0xffc0_002a_u32.to_ne_bytes();
+    let word = 0xffea_ffea_u32.to_ne_bytes();
     let mut bytes = [0; LONGEST];
     let mut n = 0;
     while n < LONGEST {
@@ -195,22 +195,21 @@ impl Laid<'_, '_> {
         let Laid { memory, first, mut parts } = self;
         let bytes = &memory.bytes[first..first + parts.end()];
         sanitizer::unpoison(bytes);
-        let mut outside = String::new();
+        let mut outside = Vec::new();
         for (n, gap) in parts.gaps().enumerate() {
             if bytes[gap.clone()] != PATTERN[..gap.len()] {
                 let before = n.checked_sub(1).map(|n| &parts.parts[n]);
-                add(&mut outside, &in_gap(&bytes[gap], before, parts.parts.get(n)));
+                outside.push(in_gap(&bytes[gap], before, parts.parts.get(n)));
             }
         }
         for part in &parts.parts {
             let Lanes::Read(lanes) = &part.lanes else { continue };
-            let held = unpacked(&bytes[part.bytes.clone()], part.width());
-            if let Some(element) = held.zip(lanes.iter()).position(|(held, &given)| held != given) {
-                add(&mut outside, &format!("changed its input {} at element {element}", part.label()));
+            if let Some(element) = first_changed(&bytes[part.bytes.clone()], lanes, part.width()) {
+                outside.push(format!("changed its input {} at element {element}", part.label()));
             }
         }
         if !outside.is_empty() {
-            return Err(outside);
+            return Err(outside.join("; "));
         }
         for part in &mut parts.parts {
             let width = part.width();
@@ -222,42 +221,118 @@ impl Laid<'_, '_> {
     }
 }
 
-fn add(text: &mut String, more: &str) {
-    let separator = if text.is_empty() { "" } else { "; " };
-    // Writing to a String cannot fail.
-    let _ = write!(text, "{separator}{more}");
-}
-
 /// What was changed in a guard, told by the tensor that is nearer to it.
-fn in_gap(bytes: &[u8], before: Option<&Part<'_>>, after: Option<&Part<'_>>) -> String {
-    let changed = || bytes.iter().zip(&PATTERN).enumerate().filter(|(_, (held, set))| held != set).map(|(n, _)| n);
-    let (first, last, count) = (changed().next().unwrap_or(0), changed().next_back().unwrap_or(0), changed().count());
-    let from_end = bytes.len() - 1 - last;
-    let plural = if count == 1 { "byte" } else { "bytes" };
+fn in_gap(held: &[u8], before: Option<&Part<'_>>, after: Option<&Part<'_>>) -> String {
+    let changed: Vec<usize> = (0..held.len()).filter(|&n| held[n] != PATTERN[n]).collect();
+    let (first, last) = (changed[0], changed[changed.len() - 1]);
+    let bytes = |count: usize| format!("{count} {}", if count == 1 { "byte" } else { "bytes" });
+    let range = |near: usize, far: usize| if near == far { bytes(near) } else { format!("{near} to {}", bytes(far)) };
+    let count = bytes(changed.len());
+    let (past, ahead) = (first + 1, held.len() - last);
     match (before, after) {
-        (Some(before), after) if after.is_none() || first <= from_end => {
-            format!("changed {count} {plural} past the end of {}, the first {first} bytes past it", before.label())
+        (Some(before), after) if after.is_none() || past <= ahead => {
+            format!("changed {count} past the end of {}, {} past it", before.label(), range(past, last + 1))
         }
         (_, Some(after)) => {
-            format!("changed {count} {plural} before the start of {}, the last {from_end} bytes before it", after.label())
+            format!("changed {count} before the start of {}, {} before it", after.label(), range(ahead, held.len() - first))
         }
-        (_, None) => format!("changed {count} {plural} of a call without tensors"),
+        (_, None) => format!("changed {count} of a call without tensors"),
     }
 }
 
-fn pack(lanes: &[u32], width: usize, bytes: &mut [u8]) {
-    match width {
-        4 => bytes.chunks_exact_mut(4).zip(lanes).for_each(|(bytes, lane)| bytes.copy_from_slice(&lane.to_ne_bytes())),
-        2 => bytes.chunks_exact_mut(2).zip(lanes).for_each(|(bytes, &lane)| bytes.copy_from_slice(&(lane as u16).to_ne_bytes())),
-        _ => bytes.iter_mut().zip(lanes).for_each(|(byte, &lane)| *byte = lane as u8),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn unpacked(bytes: &[u8], width: usize) -> impl Iterator<Item = u32> {
-    bytes.chunks_exact(width).map(|bytes| match *bytes {
-        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]),
-        [a, b] => u16::from_ne_bytes([a, b]).into(),
-        [a] => a.into(),
-        _ => 0,
-    })
+    fn tensor(dtype: Dtype, dims: &[usize]) -> Tensor {
+        let mut tensor = Tensor::filled(dtype, dims, 0);
+        tensor.bits.iter_mut().enumerate().for_each(|(n, bits)| *bits = n as u32 % 97 + 1);
+        tensor
+    }
+
+    /// Lays two inputs and an output out, and lets `kernel` loose on their addresses.
+    fn after(kernel: impl Fn([abi::Tensor; 3])) -> (Result<(), String>, Tensor) {
+        let (x, lengths) = (tensor(Dtype::E4M3, &[1, 3, 1, 1]), [5, 6]);
+        let mut o = tensor(Dtype::BF16, &[1, 3, 1]);
+        let mut memory = Memory::new();
+        let mut parts = Parts::default();
+        let places = [parts.read("x", &x), parts.write("o", &mut o), parts.integers("lengths", &lengths, None)];
+        let mut laid = memory.lay(parts);
+        kernel(places.map(|place| laid.tensor(place)));
+        (laid.finish(), o)
+    }
+
+    /// Writes one byte, at an offset from the first of a tensor.
+    #[allow(unsafe_code)]
+    fn poke(tensor: abi::Tensor, offset: isize, value: u8) {
+        // SAFETY: the tests stay within the tensor or 256 bytes of it, which is all one allocation, unused by Rust meanwhile.
+        unsafe { tensor.data.cast::<u8>().wrapping_offset(offset).write(value) }
+    }
+
+    #[test]
+    fn outputs_are_taken_over() {
+        let (result, o) = after(|[_, o, _]| {
+            poke(o, 2, 0x34);
+            poke(o, 3, 0x12);
+        });
+        let middle = if cfg!(target_endian = "little") { 0x1234 } else { 0x3412 };
+        assert_eq!((result, o.bits), (Ok(()), vec![1, middle, 3]));
+    }
+
+    #[test]
+    fn tensors_are_row_major_and_aligned() {
+        let (result, _) = after(|tensors| {
+            for (tensor, ndim) in tensors.iter().zip([4, 3, 1]) {
+                assert_eq!((tensor.data.addr() % ALIGNMENT, tensor.ndim, tensor.byte_offset), (0, ndim, 0));
+            }
+        });
+        assert_eq!(result, Ok(()));
+        let x = tensor(Dtype::F32, &[2, 3, 4, 5]);
+        let mut memory = Memory::new();
+        let mut parts = Parts::default();
+        let place = parts.read("x", &x);
+        memory.lay(parts).tensor(place);
+        assert_eq!(memory.axes, [[2, 3, 4, 5, 60, 20, 5, 1]]);
+    }
+
+    #[test]
+    fn a_write_outside_is_told_by_the_nearest_tensor_and_its_distance() {
+        let cases: [(usize, isize, &str); 6] = [
+            (1, 6, "changed 1 byte past the end of `o` (bf16 [1, 3, 1]), 1 byte past it"),
+            (1, 6 + 199, "changed 1 byte past the end of `o` (bf16 [1, 3, 1]), 200 bytes past it"),
+            (1, -1, "changed 1 byte before the start of `o` (bf16 [1, 3, 1]), 1 byte before it"),
+            (0, -256, "changed 1 byte before the start of `x` (e4m3 [1, 3, 1, 1]), 256 bytes before it"),
+            (2, 8 + 255, "changed 1 byte past the end of `lengths` (i32 [2]), 256 bytes past it"),
+            (2, 4, "changed its input `lengths` (i32 [2]) at element 1"),
+        ];
+        for (n, offset, expected) in cases {
+            // Zero is what goes astray most.
+            let (result, o) = after(|tensors| poke(tensors[n], offset, 0));
+            assert_eq!(
+                (result, o.bits),
+                (Err(expected.to_owned()), vec![1, 2, 3]),
+                "an output of a broken call is not taken over"
+            );
+        }
+        let (result, _) = after(|tensors| {
+            (6..10).for_each(|n| poke(tensors[1], n, 0));
+            poke(tensors[0], 0, 9);
+        });
+        let both = "changed 4 bytes past the end of `o` (bf16 [1, 3, 1]), 1 to 4 bytes past it; \
+                    changed its input `x` (e4m3 [1, 3, 1, 1]) at element 0";
+        assert_eq!(result, Err(both.to_owned()));
+    }
+
+    #[test]
+    fn memory_that_was_used_before_is_guarded_anew() {
+        let mut memory = Memory::new();
+        for rows in [200, 3, 50] {
+            let mut o = tensor(Dtype::F32, &[rows, 7, 1]);
+            let given = o.clone();
+            let mut parts = Parts::default();
+            parts.write("o", &mut o);
+            assert_eq!(memory.lay(parts).finish(), Ok(()));
+            assert_eq!(o, given);
+        }
+    }
 }
