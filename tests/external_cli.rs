@@ -356,7 +356,7 @@ fn the_python_example_runs_under_its_name_and_from_its_file() {
     std::fs::write(folder.path("kernels/mine.toml"), format!("{text}\n[knobs]\nworkspace = \"dirty\"\n")).expect("written");
     let words = format!("process:{} kernels/my_kernel.py", shell_words::quote(&python));
     for (words, out) in [(&words[..], "one"), ("kernels/mine.toml", "two")] {
-        let mut command = folder.command(&["fuzz", "--train", "ref:naive", "--infer", words, "--cases", "60", "--keep-going"]);
+        let mut command = folder.command(&["fuzz", "--train", "ref:naive", "--infer", words, "--cases", "60"]);
         command.args(["--profile", "quick", "--format", "json", "--out", out]);
         let output = command.env("PYTHONPATH", repository("adapters/python")).output().expect("the binary runs");
         assert_eq!(code(&output), 1, "{}", stderr(&output));

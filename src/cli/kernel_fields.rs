@@ -60,22 +60,11 @@ pub(super) fn declared(kernel: &dyn AttentionKernel) -> Vec<(String, String)> {
         compiles,
         guarded,
     } = kernel.capabilities();
-    let format = |it: &Format| match it.storage == it.out {
-        true => it.storage.to_string(),
-        false => format!("{}->{}", it.storage, it.out),
-    };
-    let dims = |dims: HeadDims| match dims {
-        HeadDims::UpTo { max, multiple_of } => format!("up to {max}, multiples of {multiple_of}"),
-        HeadDims::Only(pairs) => list(Some(pairs), |(d_qk, d_v)| match d_qk == d_v {
-            true => d_qk.to_string(),
-            false => format!("{d_qk}/{d_v}"),
-        }),
-    };
     let capabilities = [
         ("forms", list(forms, |form: &Form| form.name().into())),
         ("features", list(features, |feature| feature.name().into())),
-        ("formats", list(formats, format)),
-        ("head_dims", head_dims.map_or(ANY.into(), dims)),
+        ("formats", list(formats, Format::to_string)),
+        ("head_dims", head_dims.map_or(ANY.into(), |dims: HeadDims| dims.to_string())),
         ("page_sizes", list(page_sizes, u32::to_string)),
         ("max_rows", max_rows.map_or(ANY.into(), |rows| rows.to_string())),
         ("empty_rows", yes(!no_empty_rows)),
