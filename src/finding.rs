@@ -460,6 +460,8 @@ pub struct Verdict {
     pub accuracy: Accuracy,
     /// Metamorphic relations that were run.
     pub relations: u64,
+    /// Elements of `o` and of `lse` whose bits were compared under relations.
+    pub related: [u64; 2],
 }
 
 impl Verdict {

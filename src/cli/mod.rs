@@ -8,6 +8,7 @@ mod job;
 mod kept_case;
 mod kernels;
 mod out_folder;
+mod probe;
 mod progress;
 mod replay;
 mod run_summary;
@@ -64,6 +65,8 @@ enum Command {
     Show(show::Options),
     /// List the reference presets and their numerics
     Kernels,
+    /// Ask one kernel everything: what works, what repeats, which relations hold, how accurate it is, which arithmetic it follows
+    Probe(probe::Options),
     /// Table of the changes under which kernels keep their bits
     Invariance(invariance::Options),
 }
@@ -84,6 +87,7 @@ pub fn main() -> u8 {
         Command::Shrink(options) => shrink::run(&options),
         Command::Show(options) => show::run(&options),
         Command::Kernels => kernels::run(),
+        Command::Probe(options) => probe::run(&options),
         Command::Invariance(options) => invariance::run(&options),
     });
     match result {
