@@ -57,9 +57,9 @@ fn one_format(out: &mut String, page: &FormatPage) {
         for line in &lines[1..] {
             row(out, 2, "", line);
         }
-        let excluded = words::excluded(recipe);
-        if !excluded.is_empty() {
-            row(out, 2, "", &excluded);
+        let evidence = words::evidence(recipe);
+        if !evidence.is_empty() {
+            row(out, 2, "", &evidence);
         }
     }
     for (n, line) in words::accuracy(&page.accuracy).iter().enumerate() {

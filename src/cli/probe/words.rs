@@ -5,8 +5,8 @@ use crate::subject::attention::capabilities::Format;
 use crate::subject::attention::conventions::Conventions;
 use crate::subject::attention::kernel::Identity;
 use crate::subject::attention::probe::page::{
-    Answer, Break, Change, Declared, FormatPage, Judged, Minimal, Outcome, Page, Recipe, Relation, Repeat, Repeated, Seen, Share,
-    Trial, Tried,
+    Answer, Break, Change, Class, Declared, FormatPage, Judged, Minimal, Outcome, Page, Recipe, Relation, Repeat, Repeated, Seen,
+    Share, Trial, Tried,
 };
 
 /// Hex digits of a digest that are shown.
@@ -53,7 +53,8 @@ fn share(it: Share) -> String {
 
 /// Name, version, device, digest, then what else bits may depend on.
 pub(super) fn identity(identity: &Identity) -> Vec<(String, String)> {
-    let mut rows = vec![("kernel", identity.name.clone()), ("version", identity.version.clone()), ("device", identity.device.clone())];
+    let mut rows =
+        vec![("kernel", identity.name.clone()), ("version", identity.version.clone()), ("device", identity.device.clone())];
     if let Some(digest) = &identity.digest {
         rows.push(("digest", digest.chars().take(DIGEST).collect()));
     }
@@ -233,21 +234,23 @@ pub(super) fn recipe(recipe: &Recipe) -> Vec<String> {
     lines
 }
 
-/// What excludes the other classes, those with the fewest objections first.
-pub(super) fn excluded(recipe: &Recipe) -> String {
-    let left = recipe.classes.iter().filter(|class| class.refuted == 0);
-    let left: Vec<String> = left.map(|class| format!("{} of {}", count(class.decided), count(recipe.results))).collect();
-    let mut nearest: Vec<_> = recipe.classes.iter().filter(|class| class.refuted > 0).collect();
-    nearest.sort_by_key(|class| class.refuted);
-    let others = nearest.len();
-    let against: Vec<String> =
-        nearest.iter().take(2).map(|class| format!("{} ({})", class.name, percent(class.refuted, recipe.results))).collect();
+/// How the results speak for the answer, and what they say to the class that stood longest against them.
+pub(super) fn evidence(recipe: &Recipe) -> String {
     let mut parts = Vec::new();
-    if left.len() == 1 {
-        parts.push(format!("{} results decided, all as it says", left[0]));
+    let left: Vec<&Class> = recipe.classes.iter().filter(|class| class.refuted == 0).collect();
+    if let [one] = left[..] {
+        let decided = match one.decided {
+            0 => String::new(),
+            decided => format!(", {} of them the only pattern it has", count(decided)),
+        };
+        parts.push(format!("all {} results as it allows{decided}", count(recipe.results)));
     }
-    if others > 0 {
-        parts.push(format!("{others} others excluded, nearest {}", against.join(", ")));
+    let excluded = recipe.classes.iter().filter(|class| class.refuted > 0);
+    // Of equals the first.
+    if let Some(nearest) = excluded.clone().reduce(|a, b| if b.held > a.held { b } else { a }) {
+        let others = if left.is_empty() { "classes" } else { "others" };
+        let of = format!("{} of {} results", count(nearest.refuted), count(nearest.held));
+        parts.push(format!("{} {others} excluded, last \"{}\" by {of}", excluded.count(), nearest.name));
     }
     parts.join("; ")
 }

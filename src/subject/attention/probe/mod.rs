@@ -15,14 +15,14 @@ mod sample;
 mod terms;
 mod trials;
 
+use super::Attention;
+use super::capabilities::Format;
 use super::check::{Pair, Scratch};
 use super::draw::Profile;
 use super::implementation::Implementation;
 use super::oracle::Mode;
 use super::pin::Pins;
 use super::trial::Trial;
-use super::Attention;
-use super::capabilities::Format;
 use crate::finding::{Finding, Path};
 use crate::subject::Subject;
 use page::{FormatPage, Page, Recipe, Wrong};
@@ -58,7 +58,14 @@ struct Probing<'a> {
     progress: &'a mut dyn FnMut(&str),
 }
 
-impl Probing<'_> {
+impl<'a> Probing<'a> {
+    fn new(kernel: &'a Implementation, options: Options, progress: &'a mut dyn FnMut(&str)) -> Self {
+        let pair = Pair { train: kernel.clone(), infer: kernel.clone(), oracle: Mode::default(), captured: None, witness: false };
+        let attention = Attention { pair, profile: Profile::Quick, pins: Pins::default() };
+        let scratch = attention.scratch();
+        Probing { terms: Terms::of(kernel), attention, options, scratch, progress }
+    }
+
     fn progress(&mut self, what: &str) {
         (self.progress)(what);
     }
@@ -73,10 +80,7 @@ impl Probing<'_> {
 
 /// Probes a kernel; `progress` is told what comes next.
 pub fn probe(name: &str, kernel: &Implementation, options: Options, progress: &mut dyn FnMut(&str)) -> Page {
-    let pair = Pair { train: kernel.clone(), infer: kernel.clone(), oracle: Mode::default(), captured: None, witness: false };
-    let attention = Attention { pair, profile: Profile::Quick, pins: Pins::default() };
-    let scratch = attention.scratch();
-    let mut probing = Probing { terms: Terms::of(kernel), attention, options, scratch, progress };
+    let mut probing = Probing::new(kernel, options, progress);
     let mut wrong = Vec::new();
     let repeats = repeat::repeats(&mut probing, &mut wrong);
     let trials = trials::trials(&mut probing, &mut wrong);

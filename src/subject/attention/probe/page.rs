@@ -261,9 +261,11 @@ pub struct Judged {
 pub struct Class {
     /// In words: "rounds unnormalised P to bf16".
     pub name: String,
-    /// Results that have only one pattern under it, in any order of f32 operations.
+    /// Results that were held against it: all, or those up to the problem that refutes it.
+    pub held: u64,
+    /// Those that have only one pattern under it, in any order of f32 operations.
     pub decided: u64,
-    /// Results that it excludes.
+    /// Those that it excludes.
     pub refuted: u64,
     /// The first of them in words.
     pub witness: Option<String>,

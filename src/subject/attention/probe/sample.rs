@@ -9,9 +9,8 @@ use crate::subject::attention::{
 };
 
 /// Positions: around every block and page that published kernels have, and past two of the larger ones.
-const LADDER: [u32; 30] = [
-    1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 160, 192, 193, 255, 256, 257, 300,
-];
+const LADDER: [u32; 30] =
+    [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 160, 192, 193, 255, 256, 257, 300];
 
 /// The same for a kernel that compiles for each shape.
 const SHORT_LADDER: [u32; 10] = [1, 2, 3, 8, 16, 17, 33, 65, 129, 257];
@@ -106,8 +105,16 @@ impl Shape {
         };
         let order: Vec<u32> = (0..count).collect();
         let train = TrainPlan { layout: self.layout, order: order.clone(), block_q: 64, context: None, head_ranks: 1 };
-        let infer =
-            InferPlan { cache: self.cache, requests, order, rotate: false, budget: None, bucket: 1, context: None, head_ranks: 1 };
+        let infer = InferPlan {
+            cache: self.cache,
+            requests,
+            order,
+            rotate: false,
+            budget: None,
+            bucket: 1,
+            context: None,
+            head_ranks: 1,
+        };
         Case { problem, train, infer, data }
     }
 }

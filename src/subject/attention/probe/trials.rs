@@ -11,9 +11,9 @@ use crate::source::mix;
 use crate::subject::attention::capabilities::{Form, Format, HeadDims};
 use crate::subject::attention::drive::Poison;
 use crate::subject::attention::feature::Feature;
+use crate::subject::attention::trial::{Checks, Trial as Asked};
 use crate::subject::attention::validate;
 use crate::subject::attention::{Anchor, Cache, Case, ContextParallel, Data, Fp8Kv, Mask, Regime, Shards, Side, TrainLayout};
-use crate::subject::attention::trial::{Checks, Trial as Asked};
 
 /// Rows and positions of the cases: decode, a whole sequence, a part of one, and one past a block.
 const SHAPES: [&[(u32, u32)]; 4] = [&[(1, 9)], &[(6, 6)], &[(5, 9)], &[(3, 70)]];
@@ -144,7 +144,10 @@ fn tries<'t>(terms: &Terms<'_>) -> Vec<Try<'t>> {
     let mut tries: Vec<Try<'t>> = Vec::new();
     let format = terms.storages().first().copied().unwrap_or(Format { storage: Dtype::F32, out: Dtype::F32 });
     let capabilities = &terms.capabilities;
-    let drawn = |case: Case| Case { data: Data::Drawn { seed: mix(7, case.problem.total_kv() as u64) & 0xffff_ffff, regime: Regime::Normal }, ..case };
+    let drawn = |case: Case| Case {
+        data: Data::Drawn { seed: mix(7, case.problem.total_kv() as u64) & 0xffff_ffff, regime: Regime::Normal },
+        ..case
+    };
     let normal = || Data::Drawn { seed: 0, regime: Regime::Normal };
 
     for form in terms.forms() {

@@ -49,14 +49,17 @@ pub(super) enum Product {
 pub(super) enum Order {
     Forward,
     Backward,
-    /// A tree of neighbours.
+    /// A tree of neighbours, its leaves as they are.
     Pairwise,
+    /// A tree of neighbours, its leaves rounded.
+    PairwiseRounded,
     /// So many accumulators, then halves.
     Lanes(usize),
 }
 
 /// Orders that are tried.
-pub(super) const ORDERS: [Order; 5] = [Order::Forward, Order::Backward, Order::Pairwise, Order::Lanes(4), Order::Lanes(2)];
+pub(super) const ORDERS: [Order; 6] =
+    [Order::Forward, Order::Backward, Order::Pairwise, Order::PairwiseRounded, Order::Lanes(4), Order::Lanes(2)];
 
 /// Operands as they enter the products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +229,6 @@ impl Candidate {
         }
         let finish = |acc: Interval| {
             let finished = match (self.probs, self.accumulator) {
-                (Probs::Normalised(_), Accumulator::RoundedOnce(dtype)) => acc.cut(dtype),
                 (Probs::Normalised(_), _) => acc,
                 (_, Accumulator::RoundedOnce(dtype)) => acc.cut(dtype).over(sum).rounded(3.0),
                 _ => acc.over(sum).rounded(3.0),
@@ -301,8 +303,10 @@ fn narrow(terms: impl Iterator<Item = Interval>, dtype: Dtype, order: Order) -> 
     match order {
         Order::Forward => terms.into_iter().fold(zero, add),
         Order::Backward => terms.into_iter().rev().fold(zero, add),
-        Order::Pairwise => {
-            terms.iter_mut().for_each(|term| *term = add(zero, *term));
+        Order::Pairwise | Order::PairwiseRounded => {
+            if order == Order::PairwiseRounded || terms.len() == 1 {
+                terms.iter_mut().for_each(|term| *term = add(zero, *term));
+            }
             while terms.len() > 1 {
                 terms = terms.chunks(2).map(|pair| pair.iter().copied().reduce(add).expect("a chunk has terms")).collect();
             }
@@ -338,7 +342,9 @@ pub(super) fn candidates(storage: Dtype, out: Dtype) -> Vec<Candidate> {
             all.extend(ORDERS.map(|order| Candidate { sum: Sum::In(dtype, order), ..base }));
         }
         for base in [SINGLE, rounded, of_rounded, normalised] {
-            all.push(Candidate { accumulator: Accumulator::RoundedOnce(dtype), ..base });
+            if !matches!(base.probs, Probs::Normalised(_)) {
+                all.push(Candidate { accumulator: Accumulator::RoundedOnce(dtype), ..base });
+            }
             for product in [Product::Rounded, Product::Fused] {
                 all.extend(ORDERS.map(|order| Candidate { accumulator: Accumulator::In(dtype, order, product), ..base }));
             }

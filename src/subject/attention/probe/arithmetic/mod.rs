@@ -31,20 +31,31 @@ use candidate::{Candidate, ONE_BLOCK, Probs, Row, SINGLE, candidates};
 /// Keys of each row: one block of every kernel.
 const KEYS: u32 = 8;
 
-/// Problems that a recipe is read from, and rows that each gives at most.
-const PROBLEMS: u64 = 24;
+/// Problems that a recipe is read from: each has eight rows, or one where it is a decode step.
+fn problems(path: Path) -> u64 {
+    match path {
+        Path::Train => 24,
+        Path::Infer => 160,
+    }
+}
 
 /// What a path follows in a format.
 pub(super) fn recipe(probing: &mut Probing<'_>, format: Format, path: Path) -> Recipe {
     probing.progress(&format!("{}: {path}: which arithmetic", format.storage));
-    let none = |reason: String| Recipe { path: Some(path), answer: Answer::NotTried(reason), results: 0, classes: Vec::new(), detail: Vec::new() };
+    let none = |reason: String| Recipe {
+        path: Some(path),
+        answer: Answer::NotTried(reason),
+        results: 0,
+        classes: Vec::new(),
+        detail: Vec::new(),
+    };
     if !probing.terms.path(path) {
         return none("no form".to_owned());
     }
     let all = candidates(format.storage, format.out);
     let mut counts: Vec<Count> = all.iter().map(|_| Count::default()).collect();
     let mut results = 0;
-    for index in 0..PROBLEMS {
+    for index in 0..problems(path) {
         let case = problem(&probing.terms, format, path, index, probing.options.seed);
         let answers = match answers(&probing.attention.pair, path, &case) {
             Ok(answers) => answers,
@@ -53,7 +64,11 @@ pub(super) fn recipe(probing: &mut Probing<'_>, format: Format, path: Path) -> R
         for answer in &answers {
             results += answer.got.len() as u64;
             for (candidate, count) in all.iter().zip(&mut counts) {
-                count.add(candidate, answer);
+                // One problem that refutes a candidate is enough.
+                if count.refuted == 0 || count.problem == index {
+                    count.problem = index;
+                    count.add(candidate, answer);
+                }
             }
         }
     }
@@ -81,6 +96,9 @@ pub(super) fn recipe(probing: &mut Probing<'_>, format: Format, path: Path) -> R
 /// What the results say to one candidate.
 #[derive(Clone, Debug, Default)]
 struct Count {
+    /// The last problem held against it.
+    problem: u64,
+    held: u64,
     decided: u64,
     refuted: u64,
     witness: Option<String>,
@@ -93,6 +111,7 @@ impl Count {
 
     fn take(&mut self, allowed: &[interval::Interval], answer: &RowAnswer) {
         for (lane, (allowed, &got)) in allowed.iter().zip(&answer.got).enumerate() {
+            self.held += 1;
             self.decided += u64::from(allowed.lo == allowed.hi);
             let inside = allowed.lo <= got && got <= allowed.hi;
             self.refuted += u64::from(!inside);
@@ -107,15 +126,16 @@ impl Count {
     }
 }
 
-/// Candidates of one name as one class: the order of a narrow sum that fits best stands for all.
+/// Candidates of one name as one class.
 fn classes(all: &[Candidate], counts: &[Count]) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     for (candidate, count) in all.iter().zip(counts) {
-        let Count { decided, refuted, witness } = count.clone();
+        let Count { problem: _, held, decided, refuted, witness } = count.clone();
         let name = candidate.name();
-        let class = Class { name, decided, refuted, witness };
+        let class = Class { name, held, decided, refuted, witness };
         match classes.iter_mut().find(|it| it.name == class.name) {
-            Some(known) if class.refuted < known.refuted => *known = class,
+            // The order that stood longest stands for all.
+            Some(known) if (class.refuted > 0, known.held) < (known.refuted > 0, class.held) => *known = class,
             Some(_) => {}
             None => classes.push(class),
         }
@@ -162,7 +182,8 @@ fn answers(pair: &Pair, path: Path, case: &Case) -> Result<Vec<RowAnswer>, Strin
             }
             for head in 0..heads {
                 let kv_head = head / problem.group_ids.len();
-                let lanes = |bits: &[u32], d: u32, at: usize| -> Vec<u32> { bits[at * d as usize..(at + 1) * d as usize].to_vec() };
+                let lanes =
+                    |bits: &[u32], d: u32, at: usize| -> Vec<u32> { bits[at * d as usize..(at + 1) * d as usize].to_vec() };
                 let of = |tensor: &crate::tensor::Tensor, d: u32| -> Vec<Vec<f64>> {
                     keys.clone()
                         .map(|key| decode(tensor.dtype, &lanes(tensor.row(first_kv + key as usize), d, kv_head)))
@@ -235,4 +256,114 @@ fn problem(terms: &Terms<'_>, format: Format, path: Path, index: u64, seed: u64)
     let mut case = shape.case(Data::Literal(literal));
     case.problem.softmax_scale = scale;
     case
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::attention::implementation::Implementation;
+    use crate::subject::attention::probe::{Options, Probing};
+    use crate::subject::attention::reference::Reference;
+
+    fn recipe_of(kernel: &str, storage: Dtype, path: Path) -> Recipe {
+        let kernel = Implementation::reference(Reference::parse(kernel).unwrap());
+        let mut quiet = |_: &str| {};
+        let mut probing = Probing::new(&kernel, Options { cases: 1, seed: 1 }, &mut quiet);
+        recipe(&mut probing, Format { storage, out: storage }, path)
+    }
+
+    /// Each kernel, and what it does in words.
+    fn named(kernel: &str, storage: Dtype, expected: &str) {
+        for path in Path::BOTH {
+            let recipe = recipe_of(kernel, storage, path);
+            assert_eq!(recipe.answer, Answer::One(expected.to_owned()), "{kernel} {storage} {path}: {:#?}", recipe.classes);
+        }
+    }
+
+    #[test]
+    fn f32_throughout() {
+        for storage in [Dtype::BF16, Dtype::F16, Dtype::F32] {
+            for kernel in
+                ["ref:aligned", "ref:naive", "ref:folded-log2e,score.fma=true", "ref:fixed-split,grid.split=fixed_size:2"]
+            {
+                named(kernel, storage, "f32 throughout, one rounding at the end");
+            }
+        }
+    }
+
+    #[test]
+    fn weights() {
+        for storage in [Dtype::BF16, Dtype::F16, Dtype::F32] {
+            let narrow = if storage == Dtype::F32 { Dtype::BF16 } else { storage };
+            named(&format!("ref:aligned,probs.dtype={narrow}"), storage, &format!("rounds unnormalised P to {narrow}"));
+            named(&format!("ref:fa2,probs.dtype={narrow}"), storage, &format!("rounds unnormalised P to {narrow}"));
+            named(&format!("ref:naive,probs.dtype={narrow}"), storage, &format!("rounds normalised P to {narrow}"));
+            named(
+                &format!("ref:aligned,probs.dtype={narrow},rowsum.of=rounded_p"),
+                storage,
+                &format!("rounds unnormalised P to {narrow}, row sum of the rounded P"),
+            );
+        }
+        named("ref:p-bf16", Dtype::F16, "rounds unnormalised P to bf16");
+    }
+
+    #[test]
+    fn scores_sums_and_stores() {
+        for storage in [Dtype::BF16, Dtype::F16] {
+            named(&format!("ref:aligned,score.store={storage}"), storage, &format!("rounds scores to {storage}"));
+            named(
+                &format!("ref:naive,score.store={storage},probs.dtype={storage}"),
+                storage,
+                &format!("rounds scores and normalised P to {storage}"),
+            );
+            named(
+                &format!("ref:aligned,score.store={storage},probs.dtype={storage}"),
+                storage,
+                &format!("rounds scores and unnormalised P to {storage}"),
+            );
+            for order in ["sequential", "pairwise", "lanes:4"] {
+                let kernel = format!("ref:aligned,rowsum.acc={storage},rowsum.order={order}");
+                named(&kernel, storage, &format!("row sum kept in {storage}"));
+                for fma in [false, true] {
+                    let kernel = format!("ref:aligned,value.acc={storage},value.order={order},value.fma={fma}");
+                    named(&kernel, storage, &format!("PV accumulated in {storage}"));
+                }
+            }
+            named("ref:aligned,store=truncate", storage, "f32 throughout, one rounding at the end, truncating store");
+        }
+        named("ref:aligned,value.acc=f16", Dtype::BF16, "PV accumulated in f16");
+    }
+
+    #[test]
+    fn blocks_are_read_from_rounded_weights() {
+        for (kernel, expected) in [
+            ("ref:p-bf16", "blocks of 64 keys, first to last"),
+            ("ref:p-bf16,softmax.block=16", "blocks of 16 keys, first to last"),
+            ("ref:p-bf16,softmax.block=512", "blocks of 512 keys, first to last"),
+            ("ref:fa2", "blocks of 128 keys, last to first"),
+            ("ref:p-bf16,softmax.block=whole", "no block visible to 552 keys"),
+            ("ref:p-bf16,softmax.passes=two_pass", "no block visible to 552 keys"),
+            ("ref:p-bf16,softmax.block=48", "blocks: none of 16 to 512 keys on a grid from the first key"),
+        ] {
+            for path in Path::BOTH {
+                assert_eq!(recipe_of(kernel, Dtype::BF16, path).detail, [expected], "{kernel} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn f32_orders_are_read_from_bits() {
+        let detail = recipe_of("ref:aligned", Dtype::F32, Path::Train).detail;
+        assert!(detail[0].starts_with("the bits of ref:aligned on all "), "{detail:?}");
+        let detail = recipe_of("ref:aligned,score.order=lanes:2", Dtype::F32, Path::Train).detail;
+        assert!(detail[0].starts_with("order not identified"), "{detail:?}");
+    }
+
+    /// A kernel that does something else is none of the classes, and says by which result.
+    #[test]
+    fn none_of_these() {
+        let recipe = recipe_of("ref:aligned,softmax.exp=exp2_poly:2", Dtype::BF16, Path::Train);
+        assert_eq!(recipe.answer, Answer::None);
+        assert!(recipe.classes.iter().all(|class| class.refuted > 0 && class.witness.is_some()));
+    }
 }

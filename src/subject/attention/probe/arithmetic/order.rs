@@ -36,7 +36,9 @@ pub(super) fn order(probing: &mut Probing<'_>, format: Format, path: Path) -> St
         let sequence = usual(&probing.terms, path, keys);
         for n in 0..3 {
             let data = Data::Drawn { seed: (seed + n) & 0xffff_ffff, regime: Regime::Normal };
-            let case = Shape::of(&probing.terms, format, &[sequence]).case(data);
+            let mut case = Shape::of(&probing.terms, format, &[sequence]).case(data);
+            // A power of two would hide where it enters.
+            case.problem.softmax_scale = 0.3;
             let Some(own) = run(&probing.attention.pair.train, path, &case) else { break };
             let lse = probing.terms.kernel.kernel.has_lse();
             left.retain(|numerics| {
@@ -49,10 +51,8 @@ pub(super) fn order(probing: &mut Probing<'_>, format: Format, path: Path) -> St
             return format!("order not identified: none of {} reference orders gives its bits", plain().len());
         }
     }
-    let names: Vec<String> = left
-        .iter()
-        .map(|numerics| Reference { numerics: *numerics, ..Reference::default() }.identity().name)
-        .collect();
+    let names: Vec<String> =
+        left.iter().map(|numerics| Reference { numerics: *numerics, ..Reference::default() }.identity().name).collect();
     match names.len() {
         1 => format!("the bits of {} on all {elements} elements", names[0]),
         count => {
