@@ -63,7 +63,14 @@ fn case(q: u32, kv: u32, d: u32, dtype: Dtype) -> Case {
             fp8_kv: None,
             out_dtype: dtype,
         },
-        train: TrainPlan { layout: TrainLayout::Varlen, order: vec![0], block_q: 64, context: None, head_ranks: 1 },
+        train: TrainPlan {
+            layout: TrainLayout::Varlen,
+            order: vec![0],
+            block_q: 64,
+            context: None,
+            head_ranks: 1,
+            knobs: Vec::new(),
+        },
         infer: InferPlan {
             cache: Cache::Paged { page: 16, spare: 2, shuffle: 7, recycled: false },
             requests: vec![Request { hit: 0, join: 0, chunks: vec![prefill], then: 1, reject: 0, preempt: None }],
@@ -73,6 +80,7 @@ fn case(q: u32, kv: u32, d: u32, dtype: Dtype) -> Case {
             bucket: 1,
             context: None,
             head_ranks: 1,
+            knobs: Vec::new(),
         },
         data: Data::Drawn { seed: 1, regime: Regime::Normal },
     }
@@ -118,7 +126,7 @@ fn pair(oracle: Mode) -> Pair {
 }
 
 fn both_paths(case: &Case) -> Trial {
-    Trial { case: case.clone(), checks: Checks::Only { oracle: true, pair: true, relation: None } }
+    Trial::new(case.clone(), Checks::Only { oracle: true, pair: true, relation: None })
 }
 
 /// What an author of kernels would write first: a row at a time, dot products one after another, online softmax over blocks of 64.
@@ -305,8 +313,8 @@ fn ratios() -> bool {
     base.train.layout = TrainLayout::Dense { side: Side::Right, pad_q: 0, pad_kv: 0 };
     let inputs = pair.inputs(&base);
     for relation in relations() {
-        let checks = Checks::Only { oracle: false, pair: false, relation: Some(relation) };
-        let (trial, mut scratch) = (Trial { case: base.clone(), checks }, pair.scratch());
+        let checks = Checks::Only { oracle: false, pair: false, relation: Some(relation.clone()) };
+        let (trial, mut scratch) = (Trial::new(base.clone(), checks), pair.scratch());
         let verdict = pair.check(&trial, &mut scratch);
         assert!(verdict.findings.is_empty() && verdict.relations == 1, "{relation}: {:?}", verdict.findings);
         let mut with = || drop(black_box(pair.check(&trial, &mut scratch)));

@@ -174,6 +174,7 @@ pub enum Axis {
     Prefix,
     PrefixStability,
     Ranks,
+    Knob,
 }
 
 impl fmt::Display for Axis {
@@ -190,6 +191,7 @@ impl fmt::Display for Axis {
             Axis::Prefix => "prefix",
             Axis::PrefixStability => "prefix_stability",
             Axis::Ranks => "ranks",
+            Axis::Knob => "knob",
         })
     }
 }
@@ -376,8 +378,8 @@ impl Finding {
             Finding::Fault { path, fault: Fault::Broken { breakage, .. }, .. } => format!("fault {path} {}", breakage.name()),
             Finding::Inaccurate(it) => format!("inaccurate {} {}", it.path, it.output),
             Finding::Mismatch(it) => format!("mismatch {}", it.output),
-            Finding::NotInvariant { axis, path, difference, .. } => {
-                format!("not_invariant {path} {axis} {}", difference.output)
+            Finding::NotInvariant { path, difference, .. } => {
+                format!("not_invariant {path} {} {}", self.changed().unwrap_or_default(), difference.output)
             }
             Finding::Undecided { output, .. } => format!("undecided {output}"),
             Finding::Skipped { reason } => format!("skipped {reason}"),
@@ -387,11 +389,24 @@ impl Finding {
     /// One defect of a case: its `o` and `lse`, or its many fault texts, count as one, and the first of them is kept.
     pub fn family(&self) -> String {
         match self {
-            Finding::NotInvariant { axis, path, .. } => format!("not_invariant {path} {axis}"),
+            Finding::NotInvariant { path, .. } => format!("not_invariant {path} {}", self.changed().unwrap_or_default()),
             Finding::Inaccurate(it) => format!("inaccurate {}", it.path),
             Finding::Fault { path, .. } => format!("fault {path}"),
             other => other.kind().name().to_owned(),
         }
+    }
+
+    /// What a row is not invariant to: the axis, and of the kernel's own knobs the name.
+    pub fn changed(&self) -> Option<String> {
+        let Finding::NotInvariant { axis, relation, .. } = self else { return None };
+        Some(match axis {
+            Axis::Knob => {
+                // `infer knob num_splits=2`
+                let knob = relation.split(' ').nth(2).unwrap_or_default();
+                format!("{axis} {}", knob.split('=').next().unwrap_or_default())
+            }
+            _ => axis.to_string(),
+        })
     }
 
     /// The concrete change under which it was found, as `[run] relation` spells it; `None` for the case as it is.
@@ -462,6 +477,12 @@ pub struct Verdict {
     pub relations: u64,
     /// Elements of `o` and of `lse` whose bits were compared under relations.
     pub related: [u64; 2],
+    /// What was not drawn, or not compared, since a kernel does not do it: reasons, each once. No part of the verdict.
+    pub left_out: Vec<String>,
+    /// Relations that were not run since the changed case is beyond the kernel, with the reason.
+    pub relations_left_out: Vec<String>,
+    /// Findings that were dropped since the kernel does not repeat itself: what changed its bits cannot be known.
+    pub set_aside: u64,
 }
 
 impl Verdict {

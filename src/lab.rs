@@ -217,10 +217,24 @@ pub struct Statistics {
     pub escalations: u64,
     /// Relations run.
     pub relations: u64,
+    /// What was not drawn, or not compared, since a kernel does not do it, and in how many cases: as many reasons as [`Statistics::skips`]
+    /// may have.
+    pub left_out: BTreeMap<String, u64>,
+    /// Relations not run for such a reason, and how often.
+    pub relations_left_out: BTreeMap<String, u64>,
+    /// Findings dropped since the kernel does not repeat itself.
+    pub set_aside: u64,
     /// Positions of the longest sequence.
     pub longest_kv: u32,
     /// Accuracy over all judged elements.
     pub accuracy: Accuracy,
+}
+
+/// Counts a reason: the first [`SKIP_REASONS`] by name.
+fn count(reasons: &mut BTreeMap<String, u64>, reason: &str) {
+    let full = reasons.len() >= SKIP_REASONS && !reasons.contains_key(reason);
+    let reason = if full { OTHER_REASONS } else { reason };
+    *reasons.entry(reason.to_owned()).or_default() += 1;
 }
 
 impl Statistics {
@@ -231,6 +245,9 @@ impl Statistics {
         self.elements += verdict.compared;
         self.escalations += verdict.escalations;
         self.relations += verdict.relations;
+        self.set_aside += verdict.set_aside;
+        verdict.left_out.iter().for_each(|reason| count(&mut self.left_out, reason));
+        verdict.relations_left_out.iter().for_each(|reason| count(&mut self.relations_left_out, reason));
         self.accuracy.add(&verdict.accuracy);
         let outcome = if verdict.is_match() {
             &mut self.matches
@@ -266,12 +283,7 @@ impl Statistics {
             }
             seen.push(signature.clone());
             match finding.kind() {
-                Kind::Skipped => {
-                    let reason = &signature["skipped ".len()..];
-                    let full = self.skips.len() >= SKIP_REASONS && !self.skips.contains_key(reason);
-                    let reason = if full { OTHER_REASONS } else { reason };
-                    *self.skips.entry(reason.to_owned()).or_default() += 1;
-                }
+                Kind::Skipped => count(&mut self.skips, &signature["skipped ".len()..]),
                 kind if kind.is_failure() => *self.signatures.entry(signature).or_default() += 1,
                 _ => {}
             }

@@ -93,19 +93,42 @@ fn skipped_is_never_a_pass() {
     let output = folder.lastbit(&["fuzz", "--cases", "40", "--infer", "ref:aligned,declared.lse_base=2,actual.lse_base=2"]);
     assert_eq!(code(&output), 3, "{}", stdout(&output));
     assert!(stdout(&output).contains("skipped 40"), "{}", stdout(&output));
-    // An honest kernel with another anchor, on either side: refused, not compared.
-    for side in ["--train", "--infer"] {
+}
+
+/// What a kernel does not do is not drawn: no skip and no failure, but it is said.
+#[test]
+fn left_out_is_shown_and_passes() {
+    let folder = Folder::new();
+    // An honest kernel with another anchor, on either side.
+    for side in ["train", "infer"] {
         let kernel = "ref:aligned,declared.anchor=top_left,actual.anchor=top_left";
-        let output = folder.lastbit(&["fuzz", "--cases", "40", side, kernel]);
-        assert_eq!(code(&output), 3, "{}{}", stdout(&output), stderr(&output));
-        assert!(stdout(&output).contains("declares anchor top_left"), "{}", stdout(&output));
+        let output = folder.lastbit(&["fuzz", "--cases", "60", &format!("--{side}"), kernel]);
+        assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+        let reason = format!("bottom-right causal mask ({side} declares anchor top_left)");
+        assert!(stdout(&output).contains(&format!("left out: {reason}, in ")), "{}", stdout(&output));
+        assert!(!stdout(&output).contains("writes not checked"), "{}", stdout(&output));
+        let summary = std::fs::read_to_string(folder.path("lastbit.out/summary.json")).expect("a summary");
+        let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+        assert!(summary["left_out"][&reason].as_u64().is_some_and(|count| count > 30), "{summary}");
+        assert_eq!((&summary["skipped"], &summary["writes_not_checked"]), (&0.into(), &serde_json::json!([])), "{summary}");
+        // A run in two parts counts as one.
+        let part = |more: &[&str]| {
+            let arguments = [&["fuzz", "--out", side, "--format", "json", &format!("--{side}"), kernel], more].concat();
+            last_json(&folder.lastbit(&arguments))
+        };
+        let first = part(&["--cases", "20"]);
+        let both = part(&["--cases", "60", "--resume"]);
+        assert_ne!(first["left_out"], both["left_out"]);
+        for field in ["left_out", "relations_left_out", "set_aside"] {
+            assert_eq!(both[field], summary[field], "{field}");
+        }
     }
 }
 
 #[test]
 fn usage_errors_are_2_and_name_what_is_wrong() {
     let folder = Folder::new();
-    let cases: [(&[&str], &[&str]); 13] = [
+    let cases: [(&[&str], &[&str]); 14] = [
         (&["fuzz", "--train", "ref:alinged"], &["--train", "alinged", "aligned"]),
         (&["fuzz", "--train", "ref:aligned,softmax.blok=3"], &["softmax.blok", "softmax.block"]),
         (&["fuzz", "--train", "ref:aligned,softmax.block=0"], &["softmax.block", "0"]),
@@ -115,6 +138,10 @@ fn usage_errors_are_2_and_name_what_is_wrong() {
         (&["fuzz", "--cases", "5", "--time", "5s"], &["--time"]),
         (&["fuzz", "--time", "5 lightyears"], &["lightyears"]),
         (&["fuzz", "--data", "none.safetensors"], &["none.safetensors"]),
+        (
+            &["fuzz", "--infer", "ref:aligned,declared.anchor=bottom_right", "--pin", "causal=top_left"],
+            &["--pin causal=top_left", "infer declares anchor bottom_right"],
+        ),
         (&["replay", "none.case"], &["none.case"]),
         (&["replay", "none.case", "--train", "ref:alinged"], &["--train", "aligned"]),
         (&["show", "none.case"], &["none.case"]),

@@ -422,7 +422,9 @@ fn wrong_the_second_time() {
         twice += u32::from(again);
         let verdict = attention.check(&trial, &mut attention.scratch());
         let signatures: Vec<_> = verdict.findings.iter().map(Finding::signature).collect();
-        assert_eq!(signatures, if again { vec!["mismatch lse"] } else { vec![] }, "case {index}");
+        // It remembers rows from run to run, so the mismatch that found it is set aside for a repeat that differs.
+        assert_eq!(signatures, if again { vec!["not_invariant infer repeat lse"] } else { vec![] }, "case {index}");
+        assert_eq!(verdict.set_aside, u64::from(again), "case {index}");
     }
     assert!(twice > 10, "{twice}");
 }
@@ -576,9 +578,8 @@ fn no_lse() {
         Ok(())
     }));
     let statistics = campaign(&against(plain, Mode::Enclosure), 100);
-    assert_eq!(statistics.matches, 0);
-    assert!(statistics.elements > 0 && statistics.signatures.is_empty(), "{statistics:?}");
-    assert_eq!(statistics.skips.keys().collect::<Vec<_>>(), ["infer: the kernel has no lse"]);
+    assert!(statistics.matches > 80 && statistics.signatures.is_empty() && statistics.skips.is_empty(), "{statistics:?}");
+    assert_eq!(statistics.left_out, [("lse (infer has none)".to_owned(), 100)].into());
 
     let wrong = without(spoiled(|_, outputs| {
         for bits in outputs.o.bits.iter_mut().filter(|bits| **bits & 0x7f != 0) {

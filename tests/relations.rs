@@ -21,7 +21,7 @@ fn any_relation(case: &Case, source: &mut Stream) -> SidedRelation {
     let ids: Vec<u32> = case.problem.sequences.iter().map(|it| it.id).chain([77, u32::MAX]).collect();
     let seq = source.pick(&ids);
     let mut n = |most: u32| source.range(0, most);
-    let relation = match n(15) {
+    let relation = match n(16) {
         0 => Repeat,
         1 => Alone { seq },
         2 => Neighbour { q: n(9), kv: n(20), count: 1 + n(2) },
@@ -37,6 +37,10 @@ fn any_relation(case: &Case, source: &mut Stream) -> SidedRelation {
         12 => PrefixStability { seq, drop: n(9) },
         13 => Recompute,
         14 => HeadRanks { ranks: 1 + n(8) },
+        15 => {
+            let value = ["2", "", "a b=c \u{e9}"][n(2) as usize];
+            Knob { name: ["num_splits", "1"][n(1) as usize].into(), value: (n(3) > 0).then(|| value.into()) }
+        }
         _ => {
             let shards = if n(1) == 0 { Shards::Contiguous } else { Shards::Zigzag };
             let context = ContextParallel { ranks: 2 + n(6), shards, length: 1 + n(20) };
@@ -52,12 +56,12 @@ fn text_round_trips() {
     for index in 0..3000 {
         let relation = any_relation(&drawn(index % 50), &mut source);
         let text = relation.to_string();
-        assert_eq!(text.parse(), Ok(relation), "{text}");
+        assert_eq!(text.parse().as_ref(), Ok(&relation), "{text}");
     }
     for index in 0..500 {
         let case = drawn(index);
         for relation in rotate(&case, index, 24, &mut source) {
-            assert_eq!(relation.to_string().parse(), Ok(relation));
+            assert_eq!(relation.to_string().parse().as_ref(), Ok(&relation));
         }
     }
 }
@@ -86,6 +90,11 @@ fn bad_text_is_refused() {
         "train context_zigzag ranks=1 length=4",
         "train context_contiguous ranks=2",
         "infer head_ranks ranks=0",
+        "infer knob",
+        "infer knob ",
+        "infer knob =2",
+        "infer knob a-b=2",
+        "infer knob a=2\n",
     ] {
         assert!(text.parse::<SidedRelation>().is_err(), "`{text}` was accepted");
     }

@@ -32,7 +32,7 @@ fn beside(kv: u32, group: u32, relation: &str) -> Trial {
     case.data = Data::Drawn { seed: 1, regime: Regime::Mirror { span: 3, phase: kv % 3 } };
     validate(&case).expect("a valid case");
     let relation = Some(relation.parse::<SidedRelation>().expect("a relation"));
-    Trial { case, checks: Checks::Only { oracle: false, pair: false, relation } }
+    Trial::new(case, Checks::Only { oracle: false, pair: false, relation })
 }
 
 /// The trial with the first values that show its finding.
@@ -48,8 +48,8 @@ fn shown(attention: &Attention, trial: Trial) -> (Trial, Finding) {
 }
 
 fn neighbour(trial: &Trial) -> Relation {
-    match trial.checks {
-        Checks::Only { relation: Some(sided), .. } => sided.relation,
+    match &trial.checks {
+        Checks::Only { relation: Some(sided), .. } => sided.relation.clone(),
         _ => panic!("no relation: {trial:?}"),
     }
 }

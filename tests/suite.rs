@@ -5,6 +5,7 @@
 mod tiny_attention;
 
 use lastbit::finding::{Axis, Finding, Kind};
+use lastbit::subject::attention::capabilities::{Capabilities, HeadDims};
 use lastbit::subject::attention::feature::Feature;
 use lastbit::subject::attention::implementation::Implementation;
 use lastbit::subject::attention::kernel::{AttentionKernel, Attributes, Identity, KernelError, Outputs, PagedCall};
@@ -187,11 +188,29 @@ fn a_narrow_kernel_is_compared_where_it_can_be() {
     });
     let narrow = Suite::new(narrow.without_lse()).cases(10);
     let report = narrow.run(Test::TrainAgainstInfer).unwrap();
-    assert_eq!(report.reasons["train: the kernel has no lse"], 10);
+    assert_eq!(report.reasons["left out: lse (train has none)"], 10);
     assert!(report.refused > 0 && report.reasons.keys().any(|it| it.ends_with("d_qk other than 16")), "{report}");
     let only = narrow.only(|problem| problem.d_qk == 16 && problem.softcap.is_none() && problem.mask.window_left.is_none());
     let fitted = only.run(Test::TrainAgainstInfer).unwrap();
     assert!(fitted.outside > 0 && fitted.refused < report.refused, "{fitted}");
+}
+
+/// Declared limits are drawn within: nothing is refused, and what is left out is said.
+#[test]
+fn declared_limits_need_no_predicate() {
+    let of_16 = |call: &SequenceCall<'_>, o: &mut [f32], lse: &mut [f32]| {
+        if call.attributes.d_qk != 16 {
+            return Err(KernelError::Unsupported("d_qk other than 16".into()));
+        }
+        forward(call, o, lse)
+    };
+    let head_dims = HeadDims::Only(vec![(16, 16), (16, 8)]);
+    let features = vec![Feature::Causal, Feature::NotCausal, Feature::GroupedHeads, Feature::UnequalHeadDims];
+    let can = Capabilities { head_dims: Some(head_dims), features: Some(features), ..Capabilities::default() };
+    let report = Suite::new(PerSequence::new("16", "1", of_16).capabilities(can)).cases(30).run(Test::Accuracy).unwrap();
+    assert_eq!((report.compared, report.outside), (30, 0), "{report}");
+    assert!(!report.reasons.keys().any(|it| it.contains("other than 16") || it.contains("implement")), "{report}");
+    assert!(report.reasons.contains_key("left out: head dims (train: 16/16, 16/8)"), "{report}");
 }
 
 /// A server that has only the paged call, against a training kernel of another make.

@@ -128,6 +128,9 @@ fn print_statistics(statistics: &Statistics) -> Value {
         sensitivity,
         escalations,
         relations,
+        left_out,
+        relations_left_out,
+        set_aside,
         longest_kv,
         accuracy,
     } = statistics;
@@ -152,6 +155,9 @@ fn print_statistics(statistics: &Statistics) -> Value {
         "sensitivity": sensitivity,
         "escalations": escalations,
         "relations": relations,
+        "left_out": left_out,
+        "relations_left_out": relations_left_out,
+        "set_aside": set_aside,
         "longest_kv": longest_kv,
         "accuracy": {
             "judged": judged,
@@ -201,6 +207,9 @@ fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputError> {
         sensitivity: sensitivity.collect::<Result<_, _>>()?,
         escalations: fields.count("escalations")?,
         relations: fields.count("relations")?,
+        left_out: counts("left_out")?,
+        relations_left_out: counts("relations_left_out")?,
+        set_aside: fields.count("set_aside")?,
         longest_kv: fields.number("longest_kv")?,
         accuracy: Accuracy {
             judged: accuracy.count("judged")?,
@@ -304,6 +313,9 @@ mod tests {
             sensitivity: [(Dtype::BF16, Sensitivity { capable: 13, sensitive: 14 })].into(),
             escalations: 15,
             relations: 16,
+            left_out: [("window (infer does not do it)".to_owned(), 26)].into(),
+            relations_left_out: [("pages: page sizes (infer: 16, 256)".to_owned(), 27)].into(),
+            set_aside: 28,
             longest_kv: u32::MAX,
             accuracy,
         };

@@ -145,7 +145,8 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
         });
         report.push((it, small));
     }
-    let outcome = Outcome { job: &run.job, statistics: &run.statistics, seconds: run.seconds, report: &report };
+    let outcome =
+        Outcome { job: &run.job, attention: &run.attention, statistics: &run.statistics, seconds: run.seconds, report: &report };
     let summary = json_summary(&outcome);
     if let Err(error) = run.folder.save("", SUMMARY, &format!("{summary:#}\n")) {
         failure.get_or_insert(error);

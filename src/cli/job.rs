@@ -51,7 +51,9 @@ impl Job {
                 "--pin: head dims and heads are those of --data; pin dtype or causal, or leave one of them out".into(),
             ));
         }
-        Ok(Attention { pair, profile: self.profile, pins: self.pins })
+        let attention = Attention { pair, profile: self.profile, pins: self.pins };
+        attention.start().map_err(Failure::Usage)?;
+        Ok(attention)
     }
 
     /// All that the bytes of the results depend on, field by field: presets and defaults change, so nothing is left to a name.

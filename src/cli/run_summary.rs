@@ -2,8 +2,9 @@
 
 use super::found::{Found, Small};
 use super::job::Job;
-use crate::finding::{Finding, Kind};
+use crate::finding::{Kind, Path};
 use crate::lab::Statistics;
+use crate::subject::attention::Attention;
 use crate::subject::attention::oracle::Mode;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -14,6 +15,7 @@ const BLIND: f64 = 0.05;
 /// A run that has ended.
 pub(super) struct Outcome<'a> {
     pub(super) job: &'a Job,
+    pub(super) attention: &'a Attention,
     pub(super) statistics: &'a Statistics,
     /// Time spent on cases.
     pub(super) seconds: f64,
@@ -31,6 +33,15 @@ fn shares(statistics: &Statistics) -> [(&'static str, f64); 4] {
         ("skipped", share(statistics.skipped)),
         ("undecided", share(statistics.undecided)),
     ]
+}
+
+/// The sides whose writes outside their outputs nobody sees, with their kernel's name.
+fn unguarded(attention: &Attention) -> impl Iterator<Item = (Path, String)> {
+    let of = |path| {
+        let kernel = &attention.pair.side(path).kernel;
+        (!kernel.capabilities().guarded).then(|| (path, kernel.identity().name))
+    };
+    Path::BOTH.into_iter().filter_map(of)
 }
 
 /// What a reader must know to weigh the run.
@@ -58,14 +69,11 @@ fn notes(text: &mut String, job: &Job, statistics: &Statistics) {
 }
 
 pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
-    let &Outcome { job, statistics, seconds, report } = outcome;
+    let &Outcome { job, attention, statistics, seconds, report } = outcome;
     let found: Vec<Value> = report
         .iter()
         .map(|(found, small)| {
-            let relation = match &found.finding {
-                Finding::NotInvariant { axis, .. } => Value::from(axis.to_string()),
-                other => other.relation().into(),
-            };
+            let relation = found.finding.changed().or(found.finding.relation().map(str::to_owned));
             let mut entry = json!({
                 "finding": found.finding.signature(),
                 "relation": relation,
@@ -116,6 +124,10 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
         "capable": by_dtype(|it| it.capable),
         "order_sensitive": by_dtype(|it| it.sensitive),
         "relations": statistics.relations,
+        "left_out": statistics.left_out,
+        "relations_left_out": statistics.relations_left_out,
+        "set_aside": statistics.set_aside,
+        "writes_not_checked": unguarded(attention).map(|(path, _)| path.to_string()).collect::<Vec<_>>(),
         "escalations": statistics.escalations,
         "accuracy": {
             "judged": accuracy.judged,
@@ -134,7 +146,7 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
 }
 
 pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
-    let &Outcome { job, statistics, seconds, report } = outcome;
+    let &Outcome { job, attention, statistics, seconds, report } = outcome;
     let mut text = String::new();
     for (found, small) in report {
         let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
@@ -190,10 +202,90 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
     for (reason, count) in &statistics.skips {
         let _ = writeln!(text, "skipped {count}: {reason}");
     }
+    for (reason, count) in &statistics.left_out {
+        let _ = writeln!(text, "left out: {reason}, in {count} cases");
+    }
+    for (reason, count) in &statistics.relations_left_out {
+        let _ = writeln!(text, "relations left out: {reason}, {count} times");
+    }
+    for (path, name) in unguarded(attention) {
+        let _ =
+            writeln!(text, "writes not checked: {path} ({name}) allocates its own outputs, so a write outside them is not seen");
+    }
     for (signature, count) in &statistics.signatures {
         let _ = writeln!(text, "found {count}: {signature}");
+    }
+    if statistics.set_aside > 0 {
+        let _ = writeln!(
+            text,
+            "set aside: {} differences of a kernel that does not repeat itself: they are blamed on nothing else",
+            statistics.set_aside
+        );
     }
     notes(&mut text, job, statistics);
     let _ = writeln!(text, "results in {}", out.display());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::Length;
+    use crate::subject::attention::capabilities::Capabilities;
+    use crate::subject::attention::check::Pair;
+    use crate::subject::attention::draw::Profile;
+    use crate::subject::attention::implementation::Implementation;
+    use crate::subject::attention::kernel::{AttentionKernel, Identity};
+    use crate::subject::attention::pin::Pins;
+    use crate::subject::attention::reference::Reference;
+    use std::sync::Arc;
+
+    struct Outside;
+
+    impl AttentionKernel for Outside {
+        fn identity(&self) -> Identity {
+            Identity::cpu("theirs", "1")
+        }
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { guarded: false, ..Capabilities::default() }
+        }
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_said() {
+        let job = Job {
+            train: "ref:aligned".into(),
+            infer: "theirs".into(),
+            seed: 1,
+            profile: Profile::Quick,
+            oracle: Mode::Off,
+            pins: Pins::default(),
+            data: None,
+            keep_going: false,
+            length: Length::Cases(1),
+        };
+        let (train, infer) = (Implementation::reference(Reference::default()), Implementation::kernel(Arc::new(Outside)));
+        let attention = Attention::of(Pair { train, infer, oracle: Mode::Off, captured: None, witness: false });
+        let statistics = Statistics {
+            left_out: [("lse (infer has none)".to_owned(), 9)].into(),
+            relations_left_out: [("pages: page sizes (infer: 16)".to_owned(), 4)].into(),
+            set_aside: 3,
+            ..Statistics::default()
+        };
+        let outcome = Outcome { job: &job, attention: &attention, statistics: &statistics, seconds: 1.0, report: &[] };
+        let text = human(&outcome, std::path::Path::new("out"));
+        for line in [
+            "left out: lse (infer has none), in 9 cases",
+            "relations left out: pages: page sizes (infer: 16), 4 times",
+            "writes not checked: infer (theirs)",
+            "set aside: 3 differences",
+        ] {
+            assert!(text.lines().any(|it| it.starts_with(line)), "{line}: {text}");
+        }
+        let summary = json_summary(&outcome);
+        assert_eq!(summary["writes_not_checked"], json!(["infer"]));
+        assert_eq!(summary["left_out"], json!({ "lse (infer has none)": 9 }));
+        assert_eq!(summary["relations_left_out"], json!({ "pages: page sizes (infer: 16)": 4 }));
+        assert_eq!(summary["set_aside"], 3);
+    }
 }

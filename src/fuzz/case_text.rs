@@ -118,8 +118,7 @@ fn drawn(source: &mut dyn Source) {
     let relation = rotate(&case, turn, 1, source).pop();
     let (train, infer) = (Implementation::reference(train), Implementation::reference(infer));
     let pair = Pair { train, infer, oracle: Mode::Enclosure, captured: None, witness: false };
-    let file =
-        file::file(String::new(), &pair, &Trial { case, checks: Checks::Only { oracle: true, pair: true, relation } }, None);
+    let file = file::file(String::new(), &pair, &Trial::new(case, Checks::Only { oracle: true, pair: true, relation }), None);
     let printed = text::print(&file);
     assert_eq!(text::parse(&printed, "printed").as_ref(), Ok(&file), "a drawn case is not read back:\n{printed}");
     file::check("printed", &file).unwrap_or_else(|error| panic!("{error}\n{printed}"));

@@ -71,7 +71,7 @@ fn agree(case: &Case, ours: &Truth, theirs: &Truth, place: impl Fn() -> String) 
     let what = format!("{what}: {}: enclosure {ours:?}, mpfr {theirs:?}", place());
     let aligned = || Implementation::reference(Reference::default());
     let pair = Pair { train: aligned(), infer: aligned(), oracle: Mode::Mpfr, captured: None, witness: false };
-    let trial = Trial { case: case.clone(), checks: Checks::Only { oracle: true, pair: true, relation: None } };
+    let trial = Trial::new(case.clone(), Checks::Only { oracle: true, pair: true, relation: None });
     panic!("{what}\n{}", text::print(&file::file(what.clone(), &pair, &trial, None)));
 }
 
@@ -127,8 +127,25 @@ fn draw(source: &mut dyn Source) -> Case {
     let requests = problem.sequences.iter().map(request).collect();
     let cache = Cache::Contiguous { spare: 0 };
     Case {
-        train: TrainPlan { layout: TrainLayout::Varlen, order: order.clone(), block_q: 1, context: None, head_ranks: 1 },
-        infer: InferPlan { cache, requests, order, rotate: false, budget: None, bucket: 1, context: None, head_ranks: 1 },
+        train: TrainPlan {
+            layout: TrainLayout::Varlen,
+            order: order.clone(),
+            block_q: 1,
+            context: None,
+            head_ranks: 1,
+            knobs: Vec::new(),
+        },
+        infer: InferPlan {
+            cache,
+            requests,
+            order,
+            rotate: false,
+            budget: None,
+            bucket: 1,
+            context: None,
+            head_ranks: 1,
+            knobs: Vec::new(),
+        },
         data: Data::Literal(literal),
         problem,
     }

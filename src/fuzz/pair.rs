@@ -83,17 +83,18 @@ fn pair_of(train: Reference, infer: Reference) -> Pair {
 fn look(input: &Input) {
     let Input { pair, case, relation, turn } = input;
     let mut relations = rotate(case, *turn, RELATIONS, &mut Stream::new(*turn, RELATION_STREAM));
-    relations.extend(relation);
+    relations.extend(relation.clone());
     relations.retain(|it| it.apply(case).is_some_and(|variant| affordable(&variant.case)));
     let found = promise(pair, case, &pair.inputs(case), &relations);
     if let Some(broken) = found.broken {
-        fail(input, broken.relation, &format!("broken promise: {broken}"));
+        let what = format!("broken promise: {broken}");
+        fail(input, broken.relation, &what);
     }
     judge(input, &found.stopped);
     if !turn.is_multiple_of(CHECKED) {
         return;
     }
-    let trial = Trial { case: case.clone(), checks: Checks::Turn(*turn) };
+    let trial = Trial::new(case.clone(), Checks::Turn(*turn));
     thread_local! {
         static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };
     }
@@ -125,8 +126,8 @@ fn judge(input: &Input, findings: &[Finding]) {
 
 /// Panics with the case as a file: saved, it replays by itself and is an input of this target.
 fn fail(input: &Input, relation: Option<SidedRelation>, what: &str) -> ! {
-    let checks = Checks::Only { oracle: true, pair: true, relation: relation.or(input.relation) };
-    let trial = Trial { case: input.case.clone(), checks };
+    let checks = Checks::Only { oracle: true, pair: true, relation: relation.or_else(|| input.relation.clone()) };
+    let trial = Trial::new(input.case.clone(), checks);
     let file = file::file(what.to_owned(), &input.pair, &trial, None);
     panic!("{what}\n{}", text::print(&file));
 }

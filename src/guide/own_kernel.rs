@@ -42,6 +42,9 @@
 //! assert_eq!(report.compared, 20);
 //! ```
 //!
+//! What it cannot do it may declare once instead ([`capabilities`](crate::subject::attention::per_sequence::PerSequence::capabilities)):
+//! cases are then drawn within that, and what was left out is counted.
+//!
 //! In `tests/attention.rs`, `lastbit::attention_suite!(suite)` stamps a `#[test]` for each [`Test`](crate::suite::Test) instead; see
 //! [`suite`](crate::suite). Optimise `lastbit` in test builds, or the oracle takes most of the time:
 //!

@@ -13,7 +13,7 @@
 //! | [oracle](crate::subject::attention::oracle) | the true value, correctly rounded, with proof; or undecided |
 //! | bound | the error that a kernel's numerics allow in a row, [computed](crate::subject::attention::accuracy) from the row's own sums |
 //! | [relation](crate::subject::attention::relation) | the same row of one kernel in other surroundings must keep its bits |
-//! | axis | what a relation changes: repeat, recompute, company, position, padding, poison, pages, chunk, prefix, prefix_stability, ranks |
+//! | axis | what a relation changes: repeat, recompute, company, position, padding, poison, pages, chunk, prefix, prefix_stability, ranks, knob |
 //! | ranks | [context-parallel](crate::subject::attention::ContextParallel): they share the keys of a sequence, and one call stands for all of them; head-parallel: they share the heads, and each has calls of its own |
 //! | rule | a launcher's table that picks a tile or a number of splits from the facts of a call; see [`numerics`](crate::subject::attention::numerics) |
 //! | poison | what dead slots hold: NaN, or under the poison relation the largest finite number |

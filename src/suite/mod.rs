@@ -16,7 +16,7 @@
 //! ```
 //!
 //! [`attention_suite!`](crate::attention_suite) stamps one `#[test]` for each [`Test`]: the eleven axes of the
-//! [relations](crate::subject::attention::relation), train against infer, accuracy against the oracle, refused-or-right, and whether
+//! [relations](crate::subject::attention::relation) that every kernel has (its own knobs are part of refused-or-right), train against infer, accuracy against the oracle, refused-or-right, and whether
 //! a changed order could have been seen at all. Each test draws cases until it has compared as many as it was asked for, always the
 //! same ones for a seed; a test that finds too few to compare fails. What fails is shrunk, explained, and written as a case file.
 //!

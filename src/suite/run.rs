@@ -34,7 +34,7 @@ pub struct Report {
     pub without: u64,
     /// Run cases in which nothing was compared: the kernel refused them, or nothing was there.
     pub refused: u64,
-    /// What was not run or not decided, and in how many checks.
+    /// What was left out, not run or not decided, and in how many checks.
     pub reasons: BTreeMap<String, u64>,
     /// Compared cases in which some row has three keys, so that an order exists: only [`Test::OrderSensitive`] asks.
     pub capable: u64,
@@ -58,6 +58,10 @@ impl Report {
         }
     }
 
+    fn left_out(&mut self, reason: &str) {
+        *self.reasons.entry(format!("left out: {reason}")).or_default() += 1;
+    }
+
     fn note(&mut self, verdict: &Verdict, checks: &Checks) {
         for finding in &verdict.findings {
             let reason = match finding {
@@ -67,6 +71,7 @@ impl Report {
             };
             *self.reasons.entry(reason).or_default() += 1;
         }
+        verdict.left_out.iter().for_each(|reason| self.left_out(reason));
         if let Checks::Only { relation: Some(relation), .. } = checks {
             self.relations[usize::from(relation.path == Path::Infer)] += verdict.relations;
         }
@@ -124,15 +129,16 @@ impl Suite {
                 continue;
             }
             let mut compared = false;
+            drawn.left_out.iter().for_each(|reason| report.left_out(reason));
             for checks in all {
-                let trial = Trial { case: drawn.case.clone(), checks };
+                let trial = Trial::new(drawn.case.clone(), checks);
                 let verdict = check_one(attention, &trial, &mut scratch);
                 // A case that fails could fail; saying what it shows is the other tests' work.
                 let asked = verdict.failure().filter(|_| test != Test::OrderSensitive);
                 if let Some(finding) = asked {
                     return Err(Failure::Found(Box::new(self.found(test, index, &trial, finding, &mut scratch))));
                 }
-                report.note(&verdict, &checks);
+                report.note(&verdict, &trial.checks);
                 compared |= test.compared(&verdict);
             }
             report.compared += u64::from(compared);

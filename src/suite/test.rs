@@ -51,11 +51,12 @@ impl Test {
             Test::Relation(axis) => {
                 let mut source = Stream::new(mix(seed, RELATIONS), index);
                 let only = |relation| Checks::Only { oracle: false, pair: false, relation: Some(relation) };
-                along(&trial.case, axis, &mut source).into_iter().filter(|it| pair.asks(it)).map(only).collect()
+                let drawn = along(&trial.case, axis, &mut source).into_iter();
+                drawn.filter(|it| pair.beyond(&trial.case, it).is_none()).map(only).collect()
             }
             Test::TrainAgainstInfer | Test::OrderSensitive => vec![Checks::Only { oracle: false, pair: true, relation: None }],
             Test::Accuracy => vec![Checks::Only { oracle: true, pair: false, relation: None }],
-            Test::RefusedOrRight => vec![trial.checks],
+            Test::RefusedOrRight => vec![trial.checks.clone()],
         }
     }
 

@@ -1,7 +1,9 @@
 //! What a kernel can do, declared: cases are drawn within it.
 
 use super::feature::Feature;
+use super::validate::MAX_DIM;
 use crate::number::Dtype;
+use std::fmt;
 
 /// A way of laying a call out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +45,16 @@ pub struct Format {
     pub out: Dtype,
 }
 
+impl fmt::Display for Format {
+    /// `bf16`, or `bf16->f32`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.storage == self.out {
+            true => write!(f, "{}", self.storage),
+            false => write!(f, "{}->{}", self.storage, self.out),
+        }
+    }
+}
+
 /// Head dims that a kernel takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadDims {
@@ -61,8 +73,38 @@ impl HeadDims {
     /// Whether a pair is among them.
     pub fn allow(&self, d_qk: u32, d_v: u32) -> bool {
         match self {
-            HeadDims::UpTo { max, multiple_of } => [d_qk, d_v].iter().all(|d| d <= max && d.is_multiple_of(*multiple_of)),
+            HeadDims::UpTo { max, multiple_of } => {
+                [d_qk, d_v].iter().all(|d| d <= max && d.is_multiple_of((*multiple_of).max(1)))
+            }
             HeadDims::Only(pairs) => pairs.contains(&(d_qk, d_v)),
+        }
+    }
+
+    /// Those that are in both.
+    pub fn and(&self, other: &HeadDims) -> HeadDims {
+        match (self, other) {
+            (HeadDims::UpTo { max, multiple_of }, HeadDims::UpTo { max: most, multiple_of: of }) => {
+                // The least common multiple: the first multiple of one that the other divides.
+                let (one, other) = ((*multiple_of).max(1), (*of).max(1));
+                let common = (1..=MAX_DIM).map(|n| n.saturating_mul(one)).find(|it| it.is_multiple_of(other));
+                HeadDims::UpTo { max: *max.min(most), multiple_of: common.unwrap_or(u32::MAX) }
+            }
+            (HeadDims::Only(pairs), rest) | (rest, HeadDims::Only(pairs)) => {
+                HeadDims::Only(pairs.iter().copied().filter(|&(d_qk, d_v)| rest.allow(d_qk, d_v)).collect())
+            }
+        }
+    }
+}
+
+impl fmt::Display for HeadDims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeadDims::UpTo { max, multiple_of: 1 } => write!(f, "up to {max}"),
+            HeadDims::UpTo { max, multiple_of } => write!(f, "multiples of {multiple_of} up to {max}"),
+            HeadDims::Only(pairs) => {
+                let pairs: Vec<String> = pairs.iter().map(|(d_qk, d_v)| format!("{d_qk}/{d_v}")).collect();
+                f.write_str(&pairs.join(", "))
+            }
         }
     }
 }
@@ -77,7 +119,7 @@ pub struct Knob {
 }
 
 /// What a kernel can do. `None` in a list is "anything that a case may ask for".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Call forms.
     pub forms: Option<Vec<Form>>,
@@ -101,6 +143,27 @@ pub struct Capabilities {
     pub knobs: Vec<Knob>,
     /// It compiles for each new shape: cases are drawn so that shapes come back.
     pub compiles: bool,
-    /// It writes into outputs that the harness has allocated with guards around them: a write outside is seen.
+    /// A write outside its outputs would be seen: the harness has allocated them with guards around, or the kernel is safe Rust, which
+    /// cannot write outside a slice.
     pub guarded: bool,
+}
+
+impl Default for Capabilities {
+    /// Everything, by a kernel in Rust. Whoever speaks for one from outside says whether it is guarded.
+    fn default() -> Self {
+        Capabilities {
+            forms: None,
+            features: None,
+            formats: None,
+            head_dims: None,
+            page_sizes: None,
+            max_rows: None,
+            no_empty_rows: false,
+            no_empty_sequences: false,
+            no_ragged: false,
+            knobs: Vec::new(),
+            compiles: false,
+            guarded: true,
+        }
+    }
 }

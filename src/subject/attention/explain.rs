@@ -89,6 +89,12 @@ pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<
             }
         }
     }
+    for reason in &verdict.left_out {
+        let _ = writeln!(text, "left out: {reason}");
+    }
+    if verdict.set_aside > 0 {
+        let _ = writeln!(text, "set aside: {} differences of a kernel that does not repeat itself", verdict.set_aside);
+    }
     let _ = writeln!(text, "replay: {command}");
     Explanation { verdict, cause: the_cause, text }
 }
@@ -99,7 +105,8 @@ fn describe(text: &mut String, finding: &Finding) {
             let counts = format!("{} of {} elements differ", it.differing, it.compared);
             writeln!(text, "verdict: mismatch {}, {counts}", it.output)
         }
-        Finding::NotInvariant { axis, path, relation, difference } => {
+        Finding::NotInvariant { path, relation, difference, .. } => {
+            let axis = finding.changed().unwrap_or_default();
             let counts = format!("{} of {} elements differ", difference.differing, difference.compared);
             writeln!(text, "verdict: not invariant to {axis} ({path}), {}, {counts} under `{relation}`", difference.output)
         }

@@ -47,6 +47,21 @@ impl Feature {
         Feature::ContextParallel,
     ];
 
+    /// Which of the first three a mask is.
+    pub fn of_causal(causal: Option<Anchor>) -> Feature {
+        match causal {
+            Some(Anchor::BottomRight) => Feature::Causal,
+            Some(Anchor::TopLeft) => Feature::CausalTopLeft,
+            None => Feature::NotCausal,
+        }
+    }
+
+    /// In words, without an article.
+    pub fn thing(self) -> String {
+        let text = self.to_string();
+        text.strip_prefix("a ").map_or(text.clone(), str::to_owned)
+    }
+
     /// The name in declarations of capabilities.
     pub fn name(self) -> &'static str {
         match self {
@@ -103,13 +118,8 @@ impl Attributes<'_> {
             out_dtype: _,
             knobs: _,
         } = self;
-        let anchor = match mask.causal {
-            Some(Anchor::BottomRight) => Feature::Causal,
-            Some(Anchor::TopLeft) => Feature::CausalTopLeft,
-            None => Feature::NotCausal,
-        };
         let asked = [
-            (true, anchor),
+            (true, Feature::of_causal(mask.causal)),
             (mask.window_left.is_some() || mask.window_right.is_some(), Feature::Window),
             (softcap.is_some(), Feature::Softcap),
             (sinks.is_some(), Feature::Sinks),

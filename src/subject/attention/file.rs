@@ -76,7 +76,7 @@ pub fn check(name: &str, file: &CaseFile) -> Result<Asked, InputError> {
     }
     let relation = file.run.relation.as_deref().map(str::parse::<SidedRelation>).transpose();
     let relation = relation.map_err(|reason| wrong("run.relation", reason))?;
-    if relation.is_some_and(|it| it.apply(&file.case).is_none()) {
+    if relation.as_ref().is_some_and(|it| it.apply(&file.case).is_none()) {
         return Err(wrong("run.relation", "means nothing for this case on this path".into()));
     }
     let expect = &file.run.expect;
@@ -132,24 +132,24 @@ pub fn load_with(
     let (train, infer) = (implementation(finding::Path::Train, train)?, implementation(finding::Path::Infer, infer)?);
     let pair = Pair { train, infer, oracle, captured, witness: false };
     let checks = Checks::Only { oracle: oracle != Mode::Off, pair: true, relation };
-    let trial = Trial { case: file.case.clone(), checks };
+    let trial = Trial::new(file.case.clone(), checks);
     Ok(Loaded { file, pair, trial })
 }
 
 /// The trial that a finding's file replays: every check, and the relation under which it was found.
 pub fn replayed(pair: &Pair, trial: &Trial, finding: &Finding) -> Trial {
-    let relation = match (finding.relation(), trial.checks) {
+    let relation = match (finding.relation(), &trial.checks) {
         (Some(relation), _) => relation.parse().ok(),
-        (None, Checks::Only { relation, .. }) => relation,
+        (None, Checks::Only { relation, .. }) => relation.clone(),
         _ => None,
     };
     let checks = Checks::Only { oracle: pair.oracle != Mode::Off, pair: true, relation };
-    Trial { case: trial.case.clone(), checks }
+    Trial::new(trial.case.clone(), checks)
 }
 
 /// The file that replays a finding. A kernel that is no reference kernel is named in it, not spelled out.
 pub fn file(comment: String, pair: &Pair, trial: &Trial, finding: Option<&Finding>) -> CaseFile {
-    let relation = match (finding.and_then(Finding::relation), trial.checks) {
+    let relation = match (finding.and_then(Finding::relation), &trial.checks) {
         (Some(relation), _) => Some(relation.to_owned()),
         (None, Checks::Only { relation: Some(relation), .. }) => Some(relation.to_string()),
         _ => None,

@@ -185,8 +185,8 @@ fn longest(trial: &Trial) -> u32 {
 
 /// Counts what a case of a campaign looked at.
 fn count(pair: &Pair, done: &Done<Trial>, cells: &mut BTreeMap<Change, Cell>) {
-    let Checks::Turn(turn) = done.trial.checks else { return };
-    for relation in pair.relations_of_turn(&done.trial.case, turn) {
+    let Checks::Turn(turn) = &done.trial.checks else { return };
+    for relation in pair.relations_of_turn(&done.trial.case, *turn).0 {
         cells.entry(Change::Axis(relation.relation.axis())).or_default().looks += 1;
     }
     cells.entry(Change::Path).or_default().looks += u64::from(done.verdict.compared > 0);
@@ -210,8 +210,8 @@ fn look(pair: &Pair, done: &Done<Trial>) -> Option<BrokenCase> {
     }
     relations.dedup();
     let broken = promise(pair, case, &pair.inputs(case), &relations).broken?;
-    let checks = Checks::Only { oracle: false, pair: broken.relation.is_none(), relation: broken.relation };
-    let trial = Trial { case: case.clone(), checks };
+    let checks = Checks::Only { oracle: false, pair: broken.relation.is_none(), relation: broken.relation.clone() };
+    let trial = Trial::new(case.clone(), checks);
     Some(BrokenCase { broken: Broken::Promise(Box::new(broken)), index: done.index, trial, pair: pair.clone() })
 }
 
@@ -351,7 +351,7 @@ mod tests {
             let pair = Pair { train: kernel.clone(), infer: kernel, oracle: Mode::Off, captured: None, witness: false };
             let draw = |n| draw(&mut Stream::new(1, n), Profile::Quick, &Hints::default());
             let several = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
-            (0..100).flat_map(|n| pair.relations_of_turn(&draw(n), n)).filter(several).count()
+            (0..100).flat_map(|n| pair.relations_of_turn(&draw(n), n).0).filter(several).count()
         };
         let zeros = |_: &SequenceCall<'_>, o: &mut [f32], lse: &mut [f32]| {
             o.fill(0.0);

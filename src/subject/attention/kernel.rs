@@ -3,6 +3,7 @@
 //! A kernel only computes. Layouts, page tables, poison, canaries and the sequence of steps belong to the [driver](super::drive).
 
 use super::capabilities::Capabilities;
+use super::case::Problem;
 use super::conventions::{AnchorConvention, Conventions};
 use super::mask::{Anchor, Mask};
 use super::numerics::Numerics;
@@ -90,7 +91,27 @@ pub struct Attributes<'a> {
     pub knobs: &'a [(String, String)],
 }
 
-impl Attributes<'_> {
+impl<'a> Attributes<'a> {
+    /// Those of a problem's calls on one path.
+    pub fn of(problem: &'a Problem, block_q: u32, context: Option<ContextParallel>, knobs: &'a [(String, String)]) -> Self {
+        Attributes {
+            q_heads: problem.q_heads(),
+            kv_heads: problem.kv_heads(),
+            d_qk: problem.d_qk as usize,
+            d_v: problem.d_v as usize,
+            softmax_scale: problem.softmax_scale,
+            mask: problem.mask,
+            softcap: problem.softcap,
+            sinks: problem.sinks.as_deref(),
+            alibi_slopes: problem.alibi_slopes.as_deref(),
+            block_q: block_q as usize,
+            kv_scales: problem.fp8_kv.as_ref().map(|kv| KvScales { k: &kv.k_scales, v: &kv.v_scales }),
+            context,
+            out_dtype: problem.out_dtype,
+            knobs,
+        }
+    }
+
     /// Whether a call with these attributes means what a kernel declares. The base of `lse` and the empty row
     /// are no matter of the call: results are judged by what is declared.
     ///

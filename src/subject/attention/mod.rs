@@ -29,6 +29,7 @@ pub mod promise;
 pub mod recipe;
 pub mod reference;
 pub mod relation;
+pub mod scope;
 pub mod select;
 pub mod show;
 mod smaller;

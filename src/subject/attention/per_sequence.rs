@@ -8,6 +8,7 @@
 //! then hold the function only to repeating itself. A kernel that walks block tables of its own implements
 //! [`AttentionKernel`] itself.
 
+use super::capabilities::Capabilities;
 use super::conventions::Conventions;
 use super::kernel::{AttentionKernel, Attributes, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
 use super::numerics::Numerics;
@@ -46,6 +47,7 @@ pub struct PerSequence<F> {
     conventions: Conventions,
     numerics: Option<Numerics>,
     has_lse: bool,
+    capabilities: Capabilities,
     forward: F,
 }
 
@@ -56,7 +58,8 @@ where
     /// A kernel on the CPU with the usual conventions, undeclared numerics and an `lse`.
     pub fn new(name: &str, version: &str, forward: F) -> Self {
         let conventions = Conventions::default();
-        PerSequence { identity: Identity::cpu(name, version), conventions, numerics: None, has_lse: true, forward }
+        let capabilities = Capabilities::default();
+        PerSequence { identity: Identity::cpu(name, version), conventions, numerics: None, has_lse: true, capabilities, forward }
     }
 
     /// Declares other [conventions](AttentionKernel::conventions).
@@ -68,6 +71,12 @@ where
     /// Declares its [arithmetic](AttentionKernel::numerics).
     pub fn numerics(mut self, numerics: Numerics) -> Self {
         self.numerics = Some(numerics);
+        self
+    }
+
+    /// Declares what it [can do](AttentionKernel::capabilities): cases are drawn within it.
+    pub fn capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
         self
     }
 
@@ -137,6 +146,10 @@ where
 
     fn numerics(&self) -> Option<Numerics> {
         self.numerics
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
     }
 
     fn has_lse(&self) -> bool {

@@ -92,6 +92,8 @@ pub struct TrainPlan {
     pub context: Option<ContextParallel>,
     /// Head-parallel ranks, at least 1; see [`Problem::heads_of_rank`](super::Problem::heads_of_rank).
     pub head_ranks: u32,
+    /// The kernel's own [knobs](super::capabilities::Knob) that are off their default: name and value, sorted by name.
+    pub knobs: Vec<(String, String)>,
 }
 
 /// The KV cache of the inference path.
@@ -151,4 +153,6 @@ pub struct InferPlan {
     pub context: Option<ContextParallel>,
     /// Head-parallel ranks, at least 1.
     pub head_ranks: u32,
+    /// The kernel's own knobs that are off their default: name and value, sorted by name.
+    pub knobs: Vec<(String, String)>,
 }

@@ -69,7 +69,7 @@ pub fn promise(pair: &Pair, case: &Case, inputs: &Inputs, relations: &[SidedRela
         let alike = |n: usize| (n, n);
         found.broken = between(&case.problem, [train, infer], ["train", "infer"], (0..case.problem.total_q()).map(alike));
     }
-    for &relation in relations {
+    for relation in relations {
         if found.broken.is_some() {
             break;
         }
@@ -94,7 +94,7 @@ pub fn promise(pair: &Pair, case: &Case, inputs: &Inputs, relations: &[SidedRela
         });
         found.broken = between(&case.problem, [base, &changed], ["base", "changed"], rows);
         if let Some(broken) = &mut found.broken {
-            broken.relation = Some(relation);
+            broken.relation = Some(relation.clone());
         }
     }
     found
@@ -256,7 +256,7 @@ mod tests {
         let broken: Vec<&BrokenPromise> = found.iter().filter_map(|it| it.broken.as_ref()).collect();
         assert!(broken.len() > 10, "{}", broken.len());
         let first = broken[0];
-        assert_eq!((first.names, first.relation), (["train", "infer"], None));
+        assert_eq!((first.names, &first.relation), (["train", "infer"], &None));
         assert_ne!(first.bits[0], first.bits[1]);
         let text = first.to_string();
         assert!(text.contains("train ") && text.contains("and one recipe: keys 0.."), "{text}");
@@ -276,9 +276,9 @@ mod tests {
             if crate::subject::attention::validate(&case).is_err() {
                 continue;
             }
-            if let Some(broken) = promise(&pair, &case, &pair.inputs(&case), &[relation]).broken {
+            if let Some(broken) = promise(&pair, &case, &pair.inputs(&case), std::slice::from_ref(&relation)).broken {
                 seen = true;
-                assert_eq!((broken.names, broken.relation), (["base", "changed"], Some(relation)));
+                assert_eq!((broken.names, broken.relation.as_ref()), (["base", "changed"], Some(&relation)));
                 assert!(broken.to_string().contains("under `infer prefix hit=3`"));
             }
         }

@@ -84,7 +84,8 @@ fn training(case: &Case) -> String {
         TrainLayout::Varlen => "varlen".into(),
     };
     let ranks = ranks(case.train.context, case.train.head_ranks);
-    format!("{layout}, block_q {}{}{ranks}", case.train.block_q, reordered(&case.train.order))
+    let knobs = knobs(&case.train.knobs);
+    format!("{layout}, block_q {}{}{ranks}{knobs}", case.train.block_q, reordered(&case.train.order))
 }
 
 /// `, 3 context ranks with chunks of 16, 2 head ranks`.
@@ -140,7 +141,13 @@ fn inference(plan: &InferPlan) -> String {
     }
     out.push_str(reordered(&plan.order));
     out.push_str(&ranks(plan.context, plan.head_ranks));
+    out.push_str(&knobs(&plan.knobs));
     out
+}
+
+/// `, num_splits=2, layout=HND`.
+fn knobs(knobs: &[(String, String)]) -> String {
+    knobs.iter().map(|(name, value)| format!(", {name}={value}")).collect()
 }
 
 fn request(request: &Request) -> String {
@@ -323,6 +330,7 @@ mod tests {
                 block_q: 64,
                 context: None,
                 head_ranks: 1,
+                knobs: Vec::new(),
             },
             infer: InferPlan {
                 cache: Cache::Paged { page: 4, spare: 1, shuffle: 3, recycled: false },
@@ -333,6 +341,7 @@ mod tests {
                 bucket: 1,
                 context: None,
                 head_ranks: 1,
+                knobs: Vec::new(),
             },
             data: Data::Drawn { seed: 1, regime: Regime::Mirror { span: 8, phase: 0 } },
         }

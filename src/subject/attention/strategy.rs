@@ -46,7 +46,7 @@ pub struct CaseTree {
 impl CaseTree {
     /// Moves to the next candidate smaller than the failing case; back to the failing case when there is none.
     fn advance(&mut self) -> bool {
-        let trial = Trial { case: self.failing.clone(), checks: Checks::Only { oracle: false, pair: false, relation: None } };
+        let trial = Trial::new(self.failing.clone(), Checks::Only { oracle: false, pair: false, relation: None });
         let size = smaller::size(&trial);
         loop {
             if let Some(case) = self.queue.pop_front() {

@@ -1,16 +1,25 @@
 //! Attention as a [`Subject`]: how cases are drawn, checked and made smaller.
 
 use super::check::{Pair, Scratch};
-use super::draw::{Hints, Profile, draw};
+use super::draw::{Drawn, Hints, Profile, draw_data, draw_within};
 use super::implementation::Implementation;
 use super::numerics::{Block, Numerics, Split};
 use super::pin::Pins;
 use super::relation::SidedRelation;
+use super::scope::Scope;
 use super::trial::{Checks, Trial};
-use super::{oracle, smaller};
+use super::{Data, oracle, smaller};
 use crate::finding::{Finding, Verdict};
 use crate::source::{Stream, mix};
 use crate::subject::{Candidate, Subject};
+
+/// Consecutive cases that share a shape where a kernel compiles for each new one. A compile takes a second or more (XLA, Triton,
+/// Inductor) and a small call of what it made a millisecond or less, so that fewer uses would leave a run compiling; more would leave it
+/// with few shapes.
+const USES_OF_A_SHAPE: u64 = 16;
+
+/// Sets the values of such cases apart from their shapes.
+const VALUES: u64 = 2;
 
 /// A pair of kernels and the cases to run them on.
 #[derive(Clone)]
@@ -27,6 +36,15 @@ impl Attention {
     /// The usual mix of cases.
     pub fn of(pair: Pair) -> Self {
         Attention { pair, profile: Profile::Mixed, pins: Pins::default() }
+    }
+
+    /// Whether the kernels have any case in common that keeps the pins.
+    ///
+    /// # Errors
+    /// Why nothing could be drawn: see [`Scope::start`](super::scope::Scope::start).
+    pub fn start(&self) -> Result<(), String> {
+        let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
+        self.pair.scope().start(&self.pins, captured.map(|shape| (shape.d_qk, shape.d_v)))
     }
 
     /// The numerics of both kernels, as far as they are known.
@@ -79,6 +97,18 @@ impl Attention {
     }
 }
 
+/// Whether both kernels can do a case, and the changed one of the relation that is checked.
+fn inside(scope: &Scope, trial: &Trial) -> bool {
+    let case = &trial.case;
+    let changed = match &trial.checks {
+        Checks::Only { relation: Some(sided), .. } => {
+            sided.apply(case).and_then(|variant| scope.side(sided.path).outside(&variant.case))
+        }
+        _ => None,
+    };
+    changed.is_none() && scope.outside(case).is_none()
+}
+
 impl Subject for Attention {
     type Trial = Trial;
     type Scratch = Scratch;
@@ -89,17 +119,23 @@ impl Subject for Attention {
 
     fn draw(&self, seed: u64, index: u64) -> Trial {
         let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
-        let one_rank = [&self.pair.train, &self.pair.infer].map(|side| !side.kernel.context_parallel());
         let hints = Hints {
             granules: self.granules(),
             head_dims: self.head_dims(),
             pins: self.pins,
             captured: captured.as_ref(),
-            one_rank,
+            scope: self.pair.scope(),
         };
-        let case = draw(&mut Stream::new(seed, index), self.profile, &hints);
+        // Each shape of a kernel that compiles for it comes back with other values.
+        let shape = if hints.scope.compiles() { index / USES_OF_A_SHAPE } else { index };
+        let Drawn { mut case, left_out } = draw_within(&mut Stream::new(seed, shape), self.profile, &hints);
+        if shape != index
+            && let Data::Drawn { .. } = case.data
+        {
+            case.data = draw_data(&mut Stream::new(mix(seed, VALUES), index), &case.problem);
+        }
         // Consecutive cases take consecutive places of the rotation; each seed draws other parameters.
-        Trial { case, checks: Checks::Turn(mix(seed, 0).wrapping_add(index)) }
+        Trial { case, checks: Checks::Turn(mix(seed, 0).wrapping_add(index)), left_out }
     }
 
     fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {
@@ -113,7 +149,7 @@ impl Subject for Attention {
             Finding::NotInvariant { relation, .. } | Finding::Fault { relation: Some(relation), .. } => {
                 match relation.parse::<SidedRelation>() {
                     Ok(relation) => Checks::Only { oracle: false, pair: false, relation: Some(relation) },
-                    Err(_) => trial.checks,
+                    Err(_) => trial.checks.clone(),
                 }
             }
             Finding::Fault { .. } | Finding::Skipped { .. } => {
@@ -121,7 +157,7 @@ impl Subject for Attention {
                 Checks::Only { oracle, pair: true, relation: None }
             }
         };
-        Trial { case: trial.case.clone(), checks }
+        Trial::new(trial.case.clone(), checks)
     }
 
     fn size(&self, trial: &Trial) -> Vec<u64> {
@@ -135,6 +171,12 @@ impl Subject for Attention {
     fn smaller(&self, trial: &Trial, pass: usize, position: usize) -> Vec<Candidate<Trial>> {
         let mut candidates = smaller::smaller(trial, &|case| self.pair.inputs(case), pass, position);
         candidates.retain(|it| self.pins.hold(&it.trial.case.problem));
+        let scope = self.pair.scope();
+        // A case from a file may be outside to begin with.
+        if !scope.is_everything() && inside(&scope, trial) {
+            candidates.extend(smaller::inside(trial, &scope, pass, position));
+            candidates.retain(|it| self.pins.hold(&it.trial.case.problem) && inside(&scope, &it.trial));
+        }
         candidates
     }
 

@@ -4,7 +4,7 @@ use super::Case;
 use super::relation::SidedRelation;
 
 /// What is checked of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Checks {
     /// Everything, with [`RELATIONS_PER_CASE`] relations from this place of the rotation; the number also seeds their parameters.
     Turn(u64),
@@ -29,4 +29,14 @@ pub struct Trial {
     pub case: Case,
     /// The checks.
     pub checks: Checks,
+    /// What was drawn and left out, since a kernel cannot do it: reasons, each once. Of a trial with [`Checks::Turn`]; they go into its
+    /// verdict.
+    pub left_out: Vec<String>,
+}
+
+impl Trial {
+    /// A case from which nothing was left out.
+    pub fn new(case: Case, checks: Checks) -> Self {
+        Trial { case, checks, left_out: Vec::new() }
+    }
 }

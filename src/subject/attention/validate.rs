@@ -2,7 +2,7 @@
 //! or time than the caps below allow.
 
 use super::{Cache, Case, ContextParallel, Data, Fp8Kv, InferPlan, Literal, Mask, Problem, Regime, Request, TrainLayout};
-use crate::input_error::InputError;
+use crate::input_error::{InputError, shorten};
 use crate::number::{Class, Dtype};
 use std::collections::HashSet;
 use std::fmt;
@@ -35,6 +35,8 @@ pub const MAX_BUCKET: u32 = 64;
 pub const MAX_JOIN: u32 = 4096;
 /// Context-parallel and head-parallel ranks of a plan.
 pub const MAX_RANKS: u32 = 64;
+/// Knobs of a plan.
+pub const MAX_KNOBS: usize = 64;
 /// Explicit chunks, over all requests.
 pub const MAX_CHUNKS: usize = 4096;
 /// Literal elements of q, k and v together; as hex text they still fit a case file (see [`super::text::MAX_TEXT`]).
@@ -156,6 +158,23 @@ fn ranks(problem: &Problem, side: &str, context: Option<ContextParallel>, head_r
     })
 }
 
+/// Whether a kernel's knob may have this name.
+pub(super) fn is_knob_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+}
+
+fn knobs(knobs: &[(String, String)], field: &str) -> Checked {
+    ensure(knobs.len() <= MAX_KNOBS, field, || format!("has {} knobs; {MAX_KNOBS} are the most", knobs.len()))?;
+    for (name, value) in knobs {
+        ensure(is_knob_name(name), field, || format!("`{}` is no name of a knob: letters, digits and _", shorten(name)))?;
+        ensure(!value.chars().any(char::is_control), format_args!("{field}.{name}"), || {
+            "must be one line without control characters".into()
+        })?;
+    }
+    let sorted = knobs.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    ensure(sorted, field, || "must be sorted by name, each once".into())
+}
+
 fn labels(labels: &[u32], field: &str) -> Checked {
     ensure(!labels.is_empty(), field, || "is empty; at least one head is needed".into())?;
     let mut seen = HashSet::new();
@@ -271,7 +290,8 @@ fn train(case: &Case) -> Checked {
     }
     permutation(&plan.order, problem.sequences.len(), "train.order")?;
     in_range(plan.block_q, 1, MAX_LENGTH, "train.block_q")?;
-    ranks(problem, "train", plan.context, plan.head_ranks)
+    ranks(problem, "train", plan.context, plan.head_ranks)?;
+    knobs(&plan.knobs, "train.knobs")
 }
 
 fn infer(case: &Case) -> Checked {
@@ -292,6 +312,7 @@ fn infer(case: &Case) -> Checked {
         self::request(request, sequence.q, &format!("infer.requests[{n}]"))?;
     }
     ranks(problem, "infer", plan.context, plan.head_ranks)?;
+    knobs(&plan.knobs, "infer.knobs")?;
     stepwise(case)?;
     bounded_work(case)
 }

@@ -37,6 +37,7 @@ fn case(sequences: &[(u32, u32, u32)], kv_head_ids: &[u32], group_ids: &[u32], d
             bucket: 1,
             context: None,
             head_ranks: 1,
+            knobs: Vec::new(),
         },
         train: TrainPlan {
             layout: TrainLayout::Dense { side: Side::Right, pad_q: 0, pad_kv: 0 },
@@ -44,6 +45,7 @@ fn case(sequences: &[(u32, u32, u32)], kv_head_ids: &[u32], group_ids: &[u32], d
             block_q: 1,
             context: None,
             head_ranks: 1,
+            knobs: Vec::new(),
         },
         problem: Problem {
             sequences,

@@ -1,20 +1,33 @@
 //! The problem and its data.
 
 use super::table::{CAUSAL, Caps, DIMS, FP8, HEADS, Kind, MAX_SPAN, REGIMES, ROWS, Rows, SCALES, SEQUENCES, Scales};
+use super::within::Within;
 use super::{CapturedShape, Hints};
 use crate::number::Dtype;
 use crate::source::{Choose, Source};
+use crate::subject::attention::capabilities::Format;
 use crate::subject::attention::case::{Data, Fp8Kv, Problem, Regime, Sequence};
 use crate::subject::attention::mask::{Anchor, Mask};
 use crate::subject::attention::pin::KvPin;
 
 /// Draws what is computed, and on which values.
-pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hints: &Hints<'_>) -> (Problem, Data) {
+///
+/// `even`: all sequences must be of one length.
+pub(super) fn problem(
+    source: &mut dyn Source,
+    caps: &Caps,
+    granules: &[u32],
+    hints: &Hints<'_>,
+    within: &mut Within<'_>,
+    even: bool,
+) -> (Problem, Data) {
     let (pins, captured) = (&hints.pins, hints.captured);
     let dtype = source.weighted(&[(35, Dtype::F32), (40, Dtype::BF16), (25, Dtype::F16)]);
     let dtype = pins.dtype.unwrap_or(dtype);
     let out_dtype = if source.chance(1, 8) { Dtype::F32 } else { dtype };
+    let Format { storage: dtype, out: out_dtype } = within.format(source, Format { storage: dtype, out: out_dtype }, pins.dtype);
     let (mut kv_head_ids, mut group_ids) = heads(source, caps, captured);
+    let mut wide = pins.shape();
     let (d_qk, d_v) = match captured {
         Some(shape) => (shape.d_qk, shape.d_v),
         None => {
@@ -22,20 +35,28 @@ pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hi
                 (kv_head_ids, group_ids) = ((0..kv).collect(), (0..q / kv).collect());
             }
             let (d_qk, d_v) = dims(source, caps, &hints.head_dims);
-            (pins.d_qk.unwrap_or(d_qk), pins.d_v.unwrap_or(d_v))
+            let drawn = (pins.d_qk.unwrap_or(d_qk), pins.d_v.unwrap_or(d_v));
+            let fitting = within.dims(source, pins, drawn);
+            wide |= fitting != drawn;
+            fitting
         }
     };
+    if within.one_group(&group_ids) {
+        group_ids.truncate(1);
+    }
     let q_heads = kv_head_ids.len() * group_ids.len();
     let mut pair_cost = q_heads as u64 * u64::from(d_qk + d_v);
-    if pins.shape() {
-        // Who pins a wide model wants its lengths all the same.
+    if wide {
+        // Who pins a wide model, or has a kernel for nothing else, wants its lengths all the same.
         pair_cost = pair_cost.min(PINNED_PAIR_COST);
     }
     let pairs = (source.weighted(caps.work) / pair_cost).max(16);
     let causal = source.weighted(CAUSAL);
-    let causal = pins.causal.unwrap_or(causal);
-    let sequences = sequences(source, caps, granules, captured, pairs);
-    let mask = mask(source, causal, granules, &sequences);
+    let causal = within.causal(pins.causal.unwrap_or(causal));
+    let mut sequences = sequences(source, caps, granules, captured, pairs);
+    within.sequences(&mut sequences, captured, even);
+    let mut mask = mask(source, causal, granules, &sequences);
+    within.mask(&mut mask, &mut sequences, captured);
     let softmax_scale = match captured {
         Some(shape) => shape.softmax_scale,
         None => scale(source, d_qk),
@@ -44,9 +65,7 @@ pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hi
         Some(shape) => Data::Captured { sha256: shape.sha256.clone() },
         None => {
             let row = longest_row(&mask, &sequences);
-            let regime = regime(source, dtype, out_dtype, d_qk, row);
-            // 32 bits, so that a case's text stays short.
-            Data::Drawn { seed: source.below(1 << 32), regime }
+            drawn(source, dtype, out_dtype, d_qk, row)
         }
     };
     let mirror = matches!(data, Data::Drawn { regime: Regime::Mirror { .. }, .. });
@@ -54,7 +73,7 @@ pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hi
     let sinks = source.chance(1, 8).then(|| (0..q_heads).map(|_| sink(source)).collect());
     // The bias would set the two scores of a pair apart. What `mirror` leaves is little in 16 bits, hence the high share.
     let alibi_slopes = (!mirror && source.chance(1, 4)).then(|| (0..q_heads).map(|head| slope(source, head)).collect());
-    let problem = Problem {
+    let mut problem = Problem {
         sequences,
         kv_head_ids,
         group_ids,
@@ -69,7 +88,24 @@ pub(super) fn problem(source: &mut dyn Source, caps: &Caps, granules: &[u32], hi
         fp8_kv: None,
         out_dtype,
     };
+    within.scores(&mut problem);
     (problem, data)
+}
+
+fn drawn(source: &mut dyn Source, dtype: Dtype, out: Dtype, d_qk: u32, row: std::ops::Range<u32>) -> Data {
+    let regime = regime(source, dtype, out, d_qk, row);
+    // 32 bits, so that a case's text stays short.
+    Data::Drawn { seed: source.below(1 << 32), regime }
+}
+
+/// Draws values for a problem that stands.
+pub(super) fn data(source: &mut dyn Source, problem: &Problem) -> Data {
+    let row = match problem.alibi_slopes {
+        // No pairs of equal scores there: see `problem`.
+        Some(_) => 0..0,
+        None => longest_row(&problem.mask, &problem.sequences),
+    };
+    drawn(source, problem.dtype, problem.out_dtype, problem.d_qk, row)
 }
 
 /// Draws whether keys and values are in an 8-bit format, and its scales.
@@ -163,7 +199,8 @@ fn sequences(
         let most = most.min(u32::try_from(share).unwrap_or(u32::MAX));
         let kv = match source.weighted(&[(28, 0), (11, 1), (1, 2)]) {
             0 => source.boundary(granules, most),
-            1 => source.range(1, most),
+            // A captured sequence may have no token.
+            1 => source.range(1, most).min(most),
             _ => 0,
         };
         let wanted = match source.weighted(ROWS) {

@@ -7,13 +7,17 @@ mod geometry;
 mod ranks;
 mod schedule;
 mod table;
+mod within;
 
-use super::case::Case;
+use super::case::{Case, Data, Problem};
 use super::pin::Pins;
+use super::scope::Scope;
+use crate::finding::Path;
 use crate::source::{Bytes, Source};
 use std::fmt;
 use std::str::FromStr;
 use table::Caps;
+use within::Within;
 
 /// How large the drawn cases are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,28 +88,55 @@ pub struct Hints<'a> {
     pub pins: Pins,
     /// Draw sequences of this file instead of values; at least one sequence has tokens.
     pub captured: Option<&'a CapturedShape>,
-    /// Whether training, and inference, are on one context-parallel rank in every case: their kernels do not say that they can be
-    /// more.
-    pub one_rank: [bool; 2],
+    /// What the kernels can do: what is drawn beyond it is replaced.
+    pub scope: Scope,
+}
+
+/// A case, and what it would have had if the kernels could do more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
+    /// Valid, and inside the [scope](Hints::scope).
+    pub case: Case,
+    /// Reasons, each once: what was drawn and left out.
+    pub left_out: Vec<String>,
 }
 
 /// Draws a valid case.
 pub fn draw(source: &mut dyn Source, profile: Profile, hints: &Hints<'_>) -> Case {
+    draw_within(source, profile, hints).case
+}
+
+/// Draws a valid case that the kernels can do. A choice that they cannot is replaced after it was made, so that kernels that can do
+/// anything have the same cases as without a scope.
+pub fn draw_within(source: &mut dyn Source, profile: Profile, hints: &Hints<'_>) -> Drawn {
+    let mut within = Within::new(&hints.scope);
     let caps = Caps::of(profile);
     let mut granules = if hints.granules.is_empty() { vec![4, 16, 64] } else { hints.granules.clone() };
     let cache = schedule::cache(source, &granules);
+    let cache = within.cache(source, cache);
     // Pages and chunks are granules of their own: lengths around them are as telling as those around blocks.
     granules.extend(schedule::page(&cache));
     let chunk = source.boundary(&granules, caps.typical_kv);
     granules.push(chunk);
-    let (mut problem, data) = geometry::problem(source, caps, &granules, hints);
-    let [train_alone, infer_alone] = hints.one_rank;
+    let even = within.must_be_even(&cache);
+    let (mut problem, data) = geometry::problem(source, caps, &granules, hints, &mut within, even);
+    let one_rank = |path| !hints.scope.side(path).context_parallel();
     let mut train = schedule::train(source, &problem, &granules);
-    (train.context, train.head_ranks) = ranks::ranks(source, &problem, &granules, train_alone);
+    within.train(&mut train, &problem);
+    (train.context, train.head_ranks) = ranks::ranks(source, &problem, &granules, one_rank(Path::Train));
     let mut infer = schedule::infer(source, &problem, cache, &granules, chunk);
-    (infer.context, infer.head_ranks) = ranks::ranks(source, &problem, &granules, infer_alone);
+    within.infer(&mut infer, &problem);
+    (infer.context, infer.head_ranks) = ranks::ranks(source, &problem, &granules, one_rank(Path::Infer));
     geometry::fp8_kv(source, &mut problem, hints.pins.kv_dtype);
-    Case { problem, train, infer, data }
+    within.fp8_kv(&mut problem);
+    train.knobs = within.knobs(source, Path::Train);
+    infer.knobs = within.knobs(source, Path::Infer);
+    Drawn { case: Case { problem, train, infer, data }, left_out: within.left_out }
+}
+
+/// Draws other values for a problem: regime and seed.
+pub fn draw_data(source: &mut dyn Source, problem: &Problem) -> Data {
+    geometry::data(source, problem)
 }
 
 impl<'a> arbitrary::Arbitrary<'a> for Case {

@@ -41,7 +41,14 @@ pub(super) fn train(source: &mut dyn Source, problem: &Problem, granules: &[u32]
         1 => TrainLayout::Dense { side: Side::Left, pad_q: padding(source), pad_kv: padding(source) },
         _ => TrainLayout::Varlen,
     };
-    TrainPlan { layout, order: order(source, problem), block_q: source.boundary(granules, 128), context: None, head_ranks: 1 }
+    TrainPlan {
+        layout,
+        order: order(source, problem),
+        block_q: source.boundary(granules, 128),
+        context: None,
+        head_ranks: 1,
+        knobs: Vec::new(),
+    }
 }
 
 fn order(source: &mut dyn Source, problem: &Problem) -> Vec<u32> {
@@ -75,6 +82,7 @@ pub(super) fn infer(source: &mut dyn Source, problem: &Problem, cache: Cache, gr
         bucket: source.weighted(&[(60, 1), (15, 2), (10, 3), (10, 4), (5, 8)]),
         context: None,
         head_ranks: 1,
+        knobs: Vec::new(),
     }
 }
 

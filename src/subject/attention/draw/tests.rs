@@ -117,7 +117,8 @@ fn cases_are_fixed_for_ever() {
     use sha2::Digest;
     let mut digest = sha2::Sha256::new();
     for profile in Profile::ALL {
-        campaign(profile, 50, &[64]).for_each(|case| digest.update(format!("{case:?}")));
+        // Plans had no knobs when the digest was taken.
+        campaign(profile, 50, &[64]).for_each(|case| digest.update(format!("{case:?}").replace(", knobs: []", "")));
     }
     let hex: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, "ab44b02722776a2b");

@@ -2,8 +2,8 @@
 
 use super::cache::KvCache;
 use super::heads::each_rank;
-use super::{Gather, NO_ROW, Observed, Observer, Poison, Produced, Stop, attributes, refuse, schedule, strides};
-use crate::subject::attention::kernel::{AttentionKernel, BlockTable, Call, PagedCall};
+use super::{Gather, NO_ROW, Observed, Observer, Poison, Produced, Stop, refuse, schedule, strides};
+use crate::subject::attention::kernel::{AttentionKernel, Attributes, BlockTable, Call, PagedCall};
 use crate::subject::attention::{InferPlan, Inputs, Problem};
 use crate::tensor::Tensor;
 
@@ -22,7 +22,7 @@ pub fn infer(
     poison: Poison,
     observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    refuse(kernel, &attributes(problem, INFER_BLOCK_Q, plan.context))?;
+    refuse(kernel, &Attributes::of(problem, INFER_BLOCK_Q, plan.context, &plan.knobs))?;
     each_rank(problem, inputs, plan.head_ranks, observer, |problem, inputs, observer| {
         steps(kernel, problem, plan, inputs, poison, observer)
     })
@@ -37,7 +37,7 @@ fn steps(
     poison: Poison,
     mut observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    let attributes = attributes(problem, INFER_BLOCK_Q, plan.context);
+    let attributes = Attributes::of(problem, INFER_BLOCK_Q, plan.context, &plan.knobs);
     let mut gather = Gather::new(problem, kernel.has_lse());
     let mut cache = KvCache::new(problem, plan.cache, inputs, poison);
     let [q_stride, ..] = strides(inputs);

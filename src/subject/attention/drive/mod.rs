@@ -14,8 +14,8 @@ pub use infer::infer;
 pub use schedule::{StepEntry, schedule};
 pub use train::train;
 
-use super::kernel::{AttentionKernel, Attributes, Call, KernelError, KvScales, Outputs};
-use super::{ContextParallel, Inputs, Problem};
+use super::kernel::{AttentionKernel, Attributes, Call, KernelError, Outputs};
+use super::{Inputs, Problem};
 use crate::finding::Fault;
 use crate::number::Dtype;
 use crate::tensor::{Index, Tensor};
@@ -106,25 +106,6 @@ pub type Observer<'a> = &'a mut dyn FnMut(Observed<'_>);
 
 /// A query slot of a call that belongs to no row: padding.
 pub const NO_ROW: u32 = u32::MAX;
-
-fn attributes(problem: &Problem, block_q: u32, context: Option<ContextParallel>) -> Attributes<'_> {
-    Attributes {
-        q_heads: problem.q_heads(),
-        kv_heads: problem.kv_heads(),
-        d_qk: problem.d_qk as usize,
-        d_v: problem.d_v as usize,
-        softmax_scale: problem.softmax_scale,
-        mask: problem.mask,
-        softcap: problem.softcap,
-        sinks: problem.sinks.as_deref(),
-        alibi_slopes: problem.alibi_slopes.as_deref(),
-        block_q: block_q as usize,
-        kv_scales: problem.fp8_kv.as_ref().map(|kv| KvScales { k: &kv.k_scales, v: &kv.v_scales }),
-        context,
-        out_dtype: problem.out_dtype,
-        knobs: &[],
-    }
-}
 
 thread_local! {
     static IN_KERNEL: Cell<bool> = const { Cell::new(false) };

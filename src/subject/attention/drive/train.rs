@@ -1,8 +1,8 @@
 //! The training path: the whole batch in one call, padded or packed.
 
 use super::heads::each_rank;
-use super::{Gather, NO_ROW, Observed, Observer, Poison, Produced, Stop, attributes, copy_rows, refuse, strides};
-use crate::subject::attention::kernel::{AttentionKernel, Call, DenseCall, VarlenCall};
+use super::{Gather, NO_ROW, Observed, Observer, Poison, Produced, Stop, copy_rows, refuse, strides};
+use crate::subject::attention::kernel::{AttentionKernel, Attributes, Call, DenseCall, VarlenCall};
 use crate::subject::attention::{Inputs, Problem, Side, TrainLayout, TrainPlan};
 use crate::tensor::Tensor;
 
@@ -18,7 +18,7 @@ pub fn train(
     poison: Poison,
     observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    refuse(kernel, &attributes(problem, plan.block_q, plan.context))?;
+    refuse(kernel, &Attributes::of(problem, plan.block_q, plan.context, &plan.knobs))?;
     each_rank(problem, inputs, plan.head_ranks, observer, |problem, inputs, observer| match plan.layout {
         TrainLayout::Varlen => varlen(kernel, problem, plan, inputs, observer),
         TrainLayout::Dense { side, pad_q, pad_kv } => {
@@ -34,7 +34,7 @@ fn varlen(
     inputs: &Inputs,
     observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    let attributes = attributes(problem, plan.block_q, plan.context);
+    let attributes = Attributes::of(problem, plan.block_q, plan.context, &plan.knobs);
     let [q_stride, k_stride, v_stride] = strides(inputs);
     let in_order = plan.order.iter().enumerate().all(|(slot, &n)| slot == n as usize);
     let reordered = (!in_order).then(|| {
@@ -82,7 +82,7 @@ fn dense(
     poison: Poison,
     observer: Option<Observer<'_>>,
 ) -> Result<Produced, Stop> {
-    let attributes = attributes(problem, plan.block_q, plan.context);
+    let attributes = Attributes::of(problem, plan.block_q, plan.context, &plan.knobs);
     let batch = problem.sequences.len();
     let longest =
         |length: fn(&crate::subject::attention::Sequence) -> u32| problem.sequences.iter().map(length).max().unwrap_or(0);

@@ -3,6 +3,7 @@
 use super::{Relation, SidedRelation};
 use crate::finding::{Axis, Path};
 use crate::source::Source;
+use crate::subject::attention::capabilities::Knob;
 use crate::subject::attention::{Case, ContextParallel, Sequence, Shards, Side};
 
 /// What is drawn by rotation: a path and a kind of relation.
@@ -50,11 +51,10 @@ pub fn along(case: &Case, axis: Axis, source: &mut dyn Source) -> Vec<SidedRelat
 }
 
 fn draw((path, draw): Slot, case: &Case, source: &mut dyn Source) -> Option<SidedRelation> {
-    let relation = draw(case, source)?;
-    let sided = SidedRelation { path, relation };
+    let sided = SidedRelation { path, relation: draw(case, source)? };
     // A variant that changes nothing would be a repeat under another name.
     let variant = sided.apply(case)?;
-    let unchanged = matches!(relation, Relation::Repeat | Relation::Recompute | Relation::Poison);
+    let unchanged = matches!(sided.relation, Relation::Repeat | Relation::Recompute | Relation::Poison);
     (unchanged || variant.case != *case).then_some(sided)
 }
 
@@ -74,13 +74,36 @@ pub fn undo(case: &Case) -> Vec<SidedRelation> {
         Relation::HeadRanks { ranks: 1 },
     ];
     let sided = |path| move |relation| SidedRelation { path, relation };
+    let knobs = [(Path::Train, &case.train.knobs), (Path::Infer, &case.infer.knobs)].into_iter().flat_map(|(path, knobs)| {
+        knobs.iter().map(move |(name, _)| SidedRelation { path, relation: Relation::Knob { name: name.clone(), value: None } })
+    });
     // Company shows on a few sequences or not at all.
     let alone = case.problem.sequences.iter().take(4).map(|it| Relation::Alone { seq: it.id });
     let plain = infer.into_iter().map(sided(Path::Infer)).chain(train.into_iter().map(sided(Path::Train)));
     plain
-        .chain(alone.flat_map(|relation| Path::BOTH.map(|path| SidedRelation { path, relation })))
+        .chain(alone.flat_map(|relation| Path::BOTH.map(|path| SidedRelation { path, relation: relation.clone() })))
+        .chain(knobs)
         .filter(|sided| sided.apply(case).is_some_and(|variant| variant.case != *case))
         .collect()
+}
+
+/// Another value of one of a kernel's knobs than the plan has; `None` where none has another.
+pub fn draw_knob(path: Path, case: &Case, knobs: &[Knob], source: &mut dyn Source) -> Option<SidedRelation> {
+    let plan = match path {
+        Path::Train => &case.train.knobs,
+        Path::Infer => &case.infer.knobs,
+    };
+    let others = knobs.iter().flat_map(|knob| {
+        let now = plan.iter().find(|(name, _)| *name == knob.name).map(|(_, value)| value).or(knob.values.first());
+        // The default goes without saying.
+        let values = knob.values.iter().enumerate().filter(move |&(_, value)| Some(value) != now);
+        values.map(|(n, value)| Relation::Knob { name: knob.name.clone(), value: (n > 0).then(|| value.clone()) })
+    });
+    let mut others: Vec<Relation> = others.collect();
+    (!others.is_empty()).then(|| {
+        let relation = others.swap_remove(source.below(others.len() as u64) as usize);
+        SidedRelation { path, relation }
+    })
 }
 
 fn draw_repeat(_: &Case, _: &mut dyn Source) -> Option<Relation> {

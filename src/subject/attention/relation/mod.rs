@@ -5,7 +5,7 @@
 mod draw;
 mod text;
 
-pub use draw::{along, rotate, undo};
+pub use draw::{along, draw_knob, rotate, undo};
 
 use super::drive::schedule;
 use super::select::{Keep, Selection, fit_plans};
@@ -14,7 +14,7 @@ use super::{Anchor, Cache, Case, ContextParallel, Data, Literal, Request, Sequen
 use crate::finding::{Axis, Path};
 
 /// One concrete change of a row's surroundings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Nothing: the same run again.
     Repeat,
@@ -106,10 +106,17 @@ pub enum Relation {
         /// Ranks, at least 1.
         ranks: u32,
     },
+    /// Another value of one of the kernel's own knobs.
+    Knob {
+        /// Which.
+        name: String,
+        /// `None` is the default, whatever that is.
+        value: Option<String>,
+    },
 }
 
 /// A relation on one path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SidedRelation {
     /// Whose kernel.
     pub path: Path,
@@ -141,7 +148,16 @@ impl SidedRelation {
         let index_of = |id: u32| base.problem.sequences.iter().position(|s| s.id == id);
         let mut same_inputs = true;
         let mut except = None;
-        match (self.path, self.relation) {
+        match (self.path, self.relation.clone()) {
+            (path, Relation::Knob { name, value }) => {
+                let knobs = match path {
+                    Path::Train => &mut case.train.knobs,
+                    Path::Infer => &mut case.infer.knobs,
+                };
+                knobs.retain(|(it, _)| *it != name);
+                knobs.extend(value.map(|value| (name, value)));
+                knobs.sort();
+            }
             (_, Relation::Repeat) => {}
             (Path::Infer, Relation::Recompute) => {
                 if !recomputes(base) {
@@ -274,7 +290,9 @@ impl SidedRelation {
         use Relation::*;
         let mut forms = Vec::new();
         match self.relation {
-            Repeat | Recompute | Alone { .. } | Poison => {}
+            Repeat | Recompute | Alone { .. } | Poison | Knob { value: None, .. } => {}
+            // The default is the simplest value.
+            Knob { ref name, value: Some(_) } => forms.push(Knob { name: name.clone(), value: None }),
             Neighbour { q, kv, count } => {
                 forms.extend(down(count, 1).into_iter().map(|count| Neighbour { q, kv, count }));
                 forms.extend(down(kv, 0).into_iter().map(|kv| Neighbour { q: q.min(kv.max(1)), kv, count }));
@@ -306,7 +324,7 @@ impl SidedRelation {
             }
             HeadRanks { ranks } => forms.extend(down(ranks, 1).into_iter().map(|ranks| HeadRanks { ranks })),
         }
-        forms.into_iter().map(|relation| SidedRelation { relation, ..*self }).collect()
+        forms.into_iter().map(|relation| SidedRelation { relation, path: self.path }).collect()
     }
 }
 
@@ -406,6 +424,7 @@ impl Relation {
             Relation::Prefix { .. } => Axis::Prefix,
             Relation::PrefixStability { .. } => Axis::PrefixStability,
             Relation::ContextRanks { .. } | Relation::HeadRanks { .. } => Axis::Ranks,
+            Relation::Knob { .. } => Axis::Knob,
         }
     }
 
@@ -426,6 +445,7 @@ impl Relation {
         let sum = |parts: &[u32]| parts.iter().map(|&n| u64::from(n)).sum();
         match *self {
             Repeat | Recompute | Alone { .. } | Poison => 0,
+            Knob { ref value, .. } => u64::from(value.is_some()),
             Neighbour { q, kv, count } => sum(&[q, kv, count - 1]),
             NeighbourLength { q, kv, .. } => sum(&[q, kv]),
             NeighbourJoins { join: n, .. } | Position { rotate: n } | Bucket { size: n } => sum(&[n]),

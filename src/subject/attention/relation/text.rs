@@ -3,6 +3,7 @@
 use super::{Relation, SidedRelation};
 use crate::finding::Path;
 use crate::input_error::unknown;
+use crate::subject::attention::validate::is_knob_name;
 use crate::subject::attention::{ContextParallel, Shards, Side};
 use std::fmt;
 use std::str::FromStr;
@@ -38,7 +39,19 @@ impl fmt::Display for SidedRelation {
                 write!(f, "context_{shards} ranks={ranks} length={length}")
             }
             HeadRanks { ranks } => write!(f, "head_ranks ranks={ranks}"),
+            Knob { ref name, value: Some(ref value) } => write!(f, "knob {name}={value}"),
+            Knob { ref name, value: None } => write!(f, "knob {name}"),
         }
+    }
+}
+
+/// `name=value`, or `name` for its default.
+fn knob(text: &str) -> Result<Relation, String> {
+    let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value.to_owned())));
+    let one_line = value.as_ref().is_none_or(|value| !value.chars().any(char::is_control));
+    match is_knob_name(name) && one_line {
+        true => Ok(Relation::Knob { name: name.to_owned(), value }),
+        false => Err(format!("`knob {text}`: a knob is NAME=VALUE, or NAME for its default; its name has letters, digits and _")),
     }
 }
 
@@ -56,6 +69,10 @@ impl FromStr for SidedRelation {
             _ => return Err(format!("`{text}`: a relation starts with `train` or `infer`")),
         };
         let name = words.next().unwrap_or("");
+        if name == "knob" {
+            // Its value is the rest of the line.
+            return Ok(SidedRelation { path, relation: knob(text.splitn(3, ' ').nth(2).unwrap_or(""))? });
+        }
         let mut parameters: Vec<(&str, u64)> = Vec::new();
         for word in words {
             let (key, value) = word.split_once('=').ok_or_else(|| format!("`{text}`: `{word}` is no key=value"))?;
@@ -123,6 +140,7 @@ impl FromStr for SidedRelation {
                     "context_contiguous",
                     "context_zigzag",
                     "head_ranks",
+                    "knob",
                 ];
                 return Err(unknown("relation", other, &known));
             }

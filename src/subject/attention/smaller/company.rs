@@ -8,16 +8,17 @@ use crate::subject::attention::{Case, Problem};
 
 /// A rotation of the batch goes one place less far where a sequence is gone.
 pub(super) fn one_place_less(trial: &Trial, case: Case) -> Option<Candidate<Trial>> {
-    let Checks::Only { oracle, pair, relation: Some(sided) } = trial.checks else { return None };
+    let Checks::Only { oracle, pair, relation: Some(sided) } = &trial.checks else { return None };
     let Relation::Position { rotate: rotate @ 2.. } = sided.relation else { return None };
-    let relation = Some(SidedRelation { relation: Relation::Position { rotate: rotate - 1 }, ..sided });
-    Some(Candidate { trial: Trial { case, checks: Checks::Only { oracle, pair, relation } }, redraw: true })
+    let relation = Some(SidedRelation { relation: Relation::Position { rotate: rotate - 1 }, path: sided.path });
+    let checks = Checks::Only { oracle: *oracle, pair: *pair, relation };
+    Some(Candidate { trial: Trial::new(case, checks), redraw: true })
 }
 
 /// Fewer heads under a neighbour that grows by the same factor: launchers multiply its rows with the heads of a group, and the
 /// batch with the KV heads.
 pub(super) fn rescaled(trial: &Trial, case: &Case) -> Vec<Candidate<Trial>> {
-    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return Vec::new() };
+    let Checks::Only { relation: Some(sided), .. } = &trial.checks else { return Vec::new() };
     let Relation::Neighbour { q, kv, count } = sided.relation else { return Vec::new() };
     let (old, new) = (&trial.case.problem, &case.problem);
     let grown = |n: usize, of: fn(&Problem) -> usize| (n * of(old)).div_ceil(of(new)) as u32;
@@ -28,17 +29,17 @@ pub(super) fn rescaled(trial: &Trial, case: &Case) -> Vec<Candidate<Trial>> {
         .into_iter()
         .filter(|&it| it != (q, count))
         .map(|(q, count)| {
-            with_relation(trial, case.clone(), SidedRelation { relation: Relation::Neighbour { q, kv, count }, ..sided })
+            with_relation(trial, case.clone(), SidedRelation { relation: Relation::Neighbour { q, kv, count }, path: sided.path })
         })
         .collect()
 }
 
 /// One sequence fewer in the case and one neighbour more: the changed batch stays as large.
 pub(super) fn joined(trial: &Trial, case: &Case) -> Option<Candidate<Trial>> {
-    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return None };
+    let Checks::Only { relation: Some(sided), .. } = &trial.checks else { return None };
     let Relation::Neighbour { q, kv, count } = sided.relation else { return None };
     let relation = Relation::Neighbour { q, kv, count: count + 1 };
-    Some(with_relation(trial, case.clone(), SidedRelation { relation, ..sided }))
+    Some(with_relation(trial, case.clone(), SidedRelation { relation, path: sided.path }))
 }
 
 pub(super) fn with_relation(trial: &Trial, case: Case, relation: SidedRelation) -> Candidate<Trial> {
@@ -50,13 +51,13 @@ pub(super) fn with_relation(trial: &Trial, case: Case, relation: SidedRelation) 
 }
 
 pub(super) fn relations(trial: &Trial) -> Vec<Candidate<Trial>> {
-    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return Vec::new() };
+    let Checks::Only { relation: Some(sided), .. } = &trial.checks else { return Vec::new() };
     sided.simpler().into_iter().map(|simpler| with_relation(trial, trial.case.clone(), simpler)).collect()
 }
 
 /// The neighbours of a company relation leave the case and come with the relation: what they are then costs no length.
 pub(super) fn apart(trial: &Trial) -> Option<Candidate<Trial>> {
-    let Checks::Only { relation: Some(sided), .. } = trial.checks else { return None };
+    let Checks::Only { relation: Some(sided), .. } = &trial.checks else { return None };
     let problem = &trial.case.problem;
     let stays = |id: u32| match sided.relation {
         Relation::Alone { seq } => Some(id == seq),
@@ -71,5 +72,9 @@ pub(super) fn apart(trial: &Trial) -> Option<Candidate<Trial>> {
     let q = gone.iter().map(|it| it.q).max()?;
     let kv = gone.iter().map(|it| it.kv).max()?;
     let relation = Relation::Neighbour { q, kv, count: gone.len() as u32 };
-    Some(with_relation(trial, Selection::sequences(problem, kept).apply(&trial.case), SidedRelation { relation, ..sided }))
+    Some(with_relation(
+        trial,
+        Selection::sequences(problem, kept).apply(&trial.case),
+        SidedRelation { relation, path: sided.path },
+    ))
 }

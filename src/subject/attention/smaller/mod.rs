@@ -4,10 +4,12 @@
 //! data becomes literal bits, and each value moves towards 0, 1, -1, a power of two, few significant bits.
 
 mod company;
+mod inside;
 mod plans;
 mod size;
 mod values;
 
+pub(super) use inside::inside;
 pub(super) use size::size;
 
 use company::{apart, joined, one_place_less, relations, rescaled};

@@ -33,6 +33,7 @@ pub(super) fn train_plans(case: &Case) -> Vec<Case> {
     cases.push(changed(case, |case| case.train.block_q = DEFAULT_BLOCK_Q));
     cases.extend(simpler_context(case.train.context).into_iter().map(|it| changed(case, |case| case.train.context = it)));
     cases.extend(fewer_heads(case, case.train.head_ranks).map(|ranks| changed(case, |case| case.train.head_ranks = ranks)));
+    cases.extend(fewer_knobs(&case.train.knobs).map(|knobs| changed(case, |case| case.train.knobs = knobs)));
     cases
 }
 
@@ -68,7 +69,17 @@ pub(super) fn infer_plans(case: &Case) -> Vec<Case> {
     for ranks in fewer_heads(case, case.infer.head_ranks) {
         plan(&|infer| infer.head_ranks = ranks);
     }
+    for knobs in fewer_knobs(&case.infer.knobs) {
+        plan(&|infer| infer.knobs = knobs.clone());
+    }
     cases
+}
+
+/// All of the kernel's knobs at their default, then one of them.
+fn fewer_knobs(knobs: &[(String, String)]) -> impl Iterator<Item = Vec<(String, String)>> + '_ {
+    let none = (!knobs.is_empty()).then(Vec::new);
+    let without = |n: usize| knobs.iter().enumerate().filter(|&(it, _)| it != n).map(|(_, knob)| knob.clone()).collect();
+    none.into_iter().chain((0..knobs.len()).map(without))
 }
 
 /// Fewer head-parallel ranks that the heads can be divided between, the fewest first.

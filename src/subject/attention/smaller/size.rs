@@ -71,6 +71,7 @@ fn knobs(trial: &Trial) -> u64 {
         knob(size_of_context(context));
         knob(u64::from(head_ranks - 1));
     }
+    train.knobs.iter().chain(&infer.knobs).for_each(|_| knob(1));
     knob(u64::from(problem.softcap.is_some()));
     knob(u64::from(problem.sinks.is_some()));
     knob(u64::from(problem.alibi_slopes.is_some()));
@@ -90,7 +91,7 @@ fn knobs(trial: &Trial) -> u64 {
             scales.iter().for_each(|scale| knob(if *scale == 1.0 { 0 } else { weight(Dtype::F32, scale.to_bits()) / 1024 }));
         }
     }
-    if let Checks::Only { relation: Some(sided), .. } = trial.checks {
+    if let Checks::Only { relation: Some(sided), .. } = &trial.checks {
         knob(sided.relation.size());
     }
     total

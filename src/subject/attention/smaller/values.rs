@@ -36,7 +36,7 @@ pub(super) fn relabelled(trial: &Trial) -> Trial {
     problem.kv_head_ids = identity(problem.kv_head_ids.len());
     problem.group_ids = identity(problem.group_ids.len());
     if let Checks::Only { relation: Some(sided), .. } = &mut trial.checks {
-        sided.relation = sided.relation.renamed(|id| ids.iter().position(|&it| it == id).map_or(id, |n| n as u32));
+        sided.relation = sided.relation.clone().renamed(|id| ids.iter().position(|&it| it == id).map_or(id, |n| n as u32));
     }
     trial
 }

@@ -76,7 +76,8 @@
 //! when set, request fields only off their default. Cases with the same bits have the same text.
 //!
 //! **8-bit KV**: `kv_dtype`, `k_scales` and `v_scales` in `[problem]`, all three or none. **Ranks**: `context_ranks`, with
-//! `context_shards` and `context_length`, and `head_ranks` in `[train]` and `[infer]`; absent means 1.
+//! `context_shards` and `context_length`, and `head_ranks` in `[train]` and `[infer]`; absent means 1. **Knobs** of the kernel's own
+//! that are off their default: `knobs = { num_splits = "2" }` in `[train]` and `[infer]`.
 
 mod fields;
 mod parse;

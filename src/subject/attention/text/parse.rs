@@ -156,11 +156,20 @@ fn ranks(section: &Section<'_, '_>) -> Result<(Option<ContextParallel>, u32), In
     Ok((Some(ContextParallel { ranks, shards, length: section.need("context_length")?.u32()? }), head_ranks))
 }
 
+/// The kernel's own knobs, sorted by name as they are printed; absent is none.
+fn knobs(section: &Section<'_, '_>) -> Result<Vec<(String, String)>, InputError> {
+    let Some(field) = section.get("knobs") else { return Ok(Vec::new()) };
+    let pair = |(name, field): (String, Field<'_, '_>)| Ok((name, field.one_line()?));
+    let mut knobs = field.open()?.leaves()?.into_iter().map(pair).collect::<Result<Vec<_>, InputError>>()?;
+    knobs.sort();
+    Ok(knobs)
+}
+
 /// What both plans have.
-const RANKS: &[&str] = &["context_ranks", "context_shards", "context_length", "head_ranks"];
+const BOTH: &[&str] = &["context_ranks", "context_shards", "context_length", "head_ranks", "knobs"];
 
 fn train(field: &Field<'_, '_>) -> Result<TrainPlan, InputError> {
-    let section = field.table(&[&["layout", "side", "pad_q", "pad_kv", "order", "block_q"], RANKS].concat())?;
+    let section = field.table(&[&["layout", "side", "pad_q", "pad_kv", "order", "block_q"], BOTH].concat())?;
     let (context, head_ranks) = ranks(&section)?;
     let dense = section.need("layout")?.choice("layout", &["dense", "varlen"])? == 0;
     section.only_with(&["side", "pad_q", "pad_kv"], dense, "layout = \"dense\"")?;
@@ -174,12 +183,12 @@ fn train(field: &Field<'_, '_>) -> Result<TrainPlan, InputError> {
         TrainLayout::Varlen
     };
     let order = section.need("order")?.numbers(MAX_SEQUENCES)?;
-    Ok(TrainPlan { layout, order, block_q: section.need("block_q")?.u32()?, context, head_ranks })
+    Ok(TrainPlan { layout, order, block_q: section.need("block_q")?.u32()?, context, head_ranks, knobs: knobs(&section)? })
 }
 
 fn infer(field: &Field<'_, '_>) -> Result<InferPlan, InputError> {
     let own = ["cache", "page", "spare", "shuffle", "recycled", "order", "rotate", "budget", "bucket", "requests"];
-    let section = field.table(&[&own[..], RANKS].concat())?;
+    let section = field.table(&[&own[..], BOTH].concat())?;
     let (context, head_ranks) = ranks(&section)?;
     let paged = section.need("cache")?.choice("cache", &["paged", "contiguous"])? == 0;
     section.only_with(&["page", "shuffle", "recycled"], paged, "cache = \"paged\"")?;
@@ -204,6 +213,7 @@ fn infer(field: &Field<'_, '_>) -> Result<InferPlan, InputError> {
         bucket: section.need("bucket")?.u32()?,
         context,
         head_ranks,
+        knobs: knobs(&section)?,
     })
 }
 

@@ -110,6 +110,7 @@ impl Text {
         self.field("order", list(&plan.order));
         self.field("block_q", plan.block_q);
         self.ranks(plan.context, plan.head_ranks);
+        self.knobs(&plan.knobs);
     }
 
     fn ranks(&mut self, context: Option<ContextParallel>, head_ranks: u32) {
@@ -123,6 +124,13 @@ impl Text {
             self.field("context_length", context.length);
         }
         self.optional("head_ranks", (head_ranks != 1).then_some(head_ranks));
+    }
+
+    fn knobs(&mut self, knobs: &[(String, String)]) {
+        if !knobs.is_empty() {
+            let knobs: Vec<String> = knobs.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
+            self.field("knobs", format_args!("{{ {} }}", knobs.join(", ")));
+        }
     }
 
     fn infer(&mut self, plan: &InferPlan) {
@@ -145,6 +153,7 @@ impl Text {
         self.optional("budget", plan.budget);
         self.field("bucket", plan.bucket);
         self.ranks(plan.context, plan.head_ranks);
+        self.knobs(&plan.knobs);
         self.rows("requests", plan.requests.iter().map(request));
     }
 

@@ -140,6 +140,13 @@ impl Choices {
         if problem.divides_heads(ranks) { ranks } else { 1 }
     }
 
+    fn knobs(&mut self) -> Vec<(String, String)> {
+        let values = ["2", "", "a \"b\" \\ \u{e9}", "NHD"];
+        let names = ["1", "Z", "num_splits", "threads"];
+        let count = self.below(names.len() as u32 + 1) as usize;
+        names[..count].iter().map(|name| (name.to_string(), values[self.below(4) as usize].to_string())).collect()
+    }
+
     fn kernel(&mut self) -> KernelText {
         if self.below(4) == 3 {
             let mut line = || ["tiny", "", "a \"b\" \\ \u{e9}"][self.below(3) as usize].to_string();
@@ -183,6 +190,7 @@ impl Choices {
             bucket: 1 + self.below(8),
             context: self.context(),
             head_ranks: self.head_ranks(&problem),
+            knobs: self.knobs(),
         };
         let train = TrainPlan {
             layout,
@@ -190,6 +198,7 @@ impl Choices {
             block_q: 1 + self.below(99),
             context: self.context(),
             head_ranks: self.head_ranks(&problem),
+            knobs: self.knobs(),
         };
         let data = self.data(&problem);
         let comment = ["", "kept", "two\nlines  ", "\n#", "caf\u{e9}\ttab\n"][self.below(5) as usize];

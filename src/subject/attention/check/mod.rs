@@ -1,20 +1,25 @@
 //! Runs one case: both sides, the oracle, the comparison, relations, the witness.
 //!
-//! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept.
+//! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept, but
+//! for those that a kernel which does not repeat itself makes meaningless.
+
+mod relate;
+mod repeat;
+
+pub(crate) use relate::RELATION_STREAM;
 
 use super::captured::Captured;
-use super::data::Known;
 use super::drive::{self, Poison, Produced, Stop, element_index, row_index};
 use super::implementation::Implementation;
 use super::judge::judge;
 use super::oracle::{Mode, Oracle};
-use super::relation::{Relation, SidedRelation, rotate, undo};
-use super::trial::{Checks, RELATIONS_PER_CASE, Trial};
+use super::relation::{SidedRelation, undo};
+use super::scope::Scope;
+use super::trial::{Checks, Trial};
 use super::witness::order_sensitive;
 use super::{Case, Inputs, Problem};
 use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
 use crate::number::Dtype;
-use crate::source::Stream;
 use crate::tensor::Index;
 use std::sync::Arc;
 
@@ -52,6 +57,11 @@ impl Pair {
         self.train.kernel.identity() == self.infer.kernel.identity()
     }
 
+    /// What both kernels can do.
+    pub fn scope(&self) -> Scope {
+        Scope::of(&*self.train.kernel, &*self.infer.kernel)
+    }
+
     /// The case's tensors.
     pub fn inputs(&self, case: &Case) -> Inputs {
         Inputs::new(case, self.captured.as_deref().map(|captured| captured as _))
@@ -81,27 +91,18 @@ impl Pair {
         }
     }
 
-    /// Whether a relation that was drawn is run: a kernel that does not say that it can work as ranks is not asked to.
-    pub(crate) fn asks(&self, drawn: &SidedRelation) -> bool {
-        let ranks = matches!(drawn.relation, Relation::ContextRanks { context: Some(_) });
-        !ranks || self.side(drawn.path).kernel.context_parallel()
-    }
-
-    /// The relations of a case's turn.
-    pub(super) fn relations_of_turn(&self, case: &Case, turn: u64) -> Vec<SidedRelation> {
-        let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut Stream::new(turn, RELATION_STREAM));
-        drawn.retain(|it| self.asks(it));
-        drawn
-    }
-
     /// Runs a trial.
     pub fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {
         let case = &trial.case;
-        let (oracle, pair, mut relations) = match trial.checks {
-            Checks::Turn(turn) => (true, true, self.relations_of_turn(case, turn)),
-            Checks::Only { oracle, pair, relation } => (oracle, pair, relation.into_iter().collect()),
-        };
         let mut verdict = Verdict::default();
+        let (oracle, pair, mut relations) = match &trial.checks {
+            Checks::Turn(turn) => {
+                let (relations, left_out) = self.relations_of_turn(case, *turn);
+                (verdict.left_out, verdict.relations_left_out) = (trial.left_out.clone(), left_out);
+                (true, true, relations)
+            }
+            Checks::Only { oracle, pair, relation } => (*oracle, *pair, relation.iter().cloned().collect()),
+        };
         let inputs = self.inputs(case);
         let mut sides: [Option<Produced>; 2] = [None, None];
         for (side, path) in sides.iter_mut().zip(Path::BOTH) {
@@ -119,19 +120,23 @@ impl Pair {
         if !differences.is_empty() && matches!(trial.checks, Checks::Turn(_)) && self.alike() {
             // A kernel that differs from itself is not invariant to something: find out to what.
             let drawn = relations.clone();
-            relations.extend(undo(case).into_iter().filter(|it| !drawn.contains(it)));
+            let undone = undo(case).into_iter().filter(|it| !drawn.contains(it) && self.beyond(case, it).is_none());
+            relations.extend(undone);
         }
         if oracle && self.oracle != Mode::Off {
             let sides = [(&self.train, sides[0].as_ref()), (&self.infer, sides[1].as_ref())];
             judge(case, &inputs, sides, &mut differences, &mut scratch.oracle, &mut verdict);
         }
         verdict.findings.extend(differences.into_iter().map(Finding::Mismatch));
-        for relation in relations {
-            let base = &sides[relation.path as usize];
-            if let Some(base) = base {
+        for relation in &relations {
+            if let Some(base) = &sides[relation.path as usize] {
                 self.relate(case, &inputs, base, relation, &mut verdict);
             }
         }
+        // Repeats that only explain a difference are no part of the count.
+        let related = verdict.related;
+        self.repeat_first(case, &inputs, sides.each_ref().map(Option::as_ref), &relations, &mut verdict);
+        verdict.related = related;
         if self.witness && matches!(trial.checks, Checks::Turn(_)) {
             verdict.capable = capable(&case.problem);
             verdict.order_sensitive = self.witnessed(case, &inputs);
@@ -161,7 +166,7 @@ impl Pair {
         let mut with_lse = true;
         for path in Path::BOTH {
             if !self.side(path).kernel.has_lse() {
-                skip(verdict, format!("{path}: the kernel has no lse"));
+                verdict.left_out.push(format!("lse ({path} has none)"));
                 with_lse = false;
             }
         }
@@ -196,80 +201,14 @@ impl Pair {
         verdict.compared += o.compared() + lse.compared();
         [o.finish(), lse.finish()].into_iter().flatten().collect()
     }
-
-    /// One relation: runs the changed case on one path and compares the rows that both runs have.
-    fn relate(&self, case: &Case, inputs: &Inputs, base: &Produced, relation: SidedRelation, verdict: &mut Verdict) {
-        let Some(variant) = relation.apply(case) else { return };
-        let poison = if relation.relation == Relation::Poison { Poison::Huge } else { Poison::Nan };
-        let known = Known { problem: &case.problem, inputs };
-        let captured = self.captured.as_deref().map(|captured| captured as _);
-        let fresh = (!variant.same_inputs).then(|| Inputs::with(&variant.case, captured, Some(known)));
-        let other_inputs = fresh.as_ref().unwrap_or(inputs);
-        // Rows made again are in the base run already.
-        let again = relation.relation == Relation::Recompute;
-        let changed = match again {
-            true => None,
-            false => match self.drive(relation.path, &variant.case, other_inputs, poison, None) {
-                Ok(changed) => Some(changed),
-                Err(stop) => return verdict.findings.push(stopped(relation.path, stop, Some(relation))),
-            },
-        };
-        let problem = &case.problem;
-        let names = if again { ["first", "again"] } else { ["base", "changed"] };
-        let mut o = Comparison::new("o", problem.out_dtype, names);
-        let mut lse = Comparison::new("lse", Dtype::F32, names);
-        let has_lse = self.side(relation.path).kernel.has_lse();
-        for (n, sequence) in variant.case.problem.sequences.iter().enumerate() {
-            let Some(ours) = problem.sequences.iter().position(|it| it.id == sequence.id) else { continue };
-            if variant.except == Some(sequence.id) {
-                continue;
-            }
-            for i in 0..sequence.q as usize {
-                let (row, other) = (inputs.q_start[ours] + i, other_inputs.q_start[n] + i);
-                let mut pair = |a: [&[u32]; 2], b: [&[u32]; 2], production| {
-                    o.slices(a[0], b[0], row * a[0].len(), |n| produced(element_index(problem, row, n), production));
-                    if has_lse {
-                        lse.slices(a[1], b[1], row * a[1].len(), |n| produced(row_index(problem, row, n), production));
-                    }
-                };
-                match &changed {
-                    Some(changed) => {
-                        let both = productions(base, row).zip(productions(changed, other));
-                        both.enumerate().for_each(|(production, (a, b))| pair(a, b, production));
-                    }
-                    None => {
-                        let mut ours = productions(base, row);
-                        if let Some(first) = ours.next() {
-                            ours.enumerate().for_each(|(n, again)| pair(first, again, n + 1));
-                        }
-                    }
-                }
-            }
-        }
-        // A relation that left nothing to compare was not run.
-        verdict.relations += u64::from(o.compared() > 0);
-        verdict.related[0] += o.compared();
-        verdict.related[1] += lse.compared();
-        for difference in [o.finish(), lse.finish()].into_iter().flatten() {
-            let (axis, path, relation) = (relation.relation.axis(), relation.path, relation.to_string());
-            let finding = Finding::NotInvariant { axis, path, relation, difference };
-            // Two relations of one axis may show the same.
-            if verdict.findings.iter().all(|it| it.signature() != finding.signature()) {
-                verdict.findings.push(finding);
-            }
-        }
-    }
 }
-
-/// Stream of the relation draws, apart from the case streams.
-pub(crate) const RELATION_STREAM: u64 = u64::MAX;
 
 fn skip(verdict: &mut Verdict, reason: String) {
     verdict.findings.push(Finding::Skipped { reason });
 }
 
 /// Why a run gave nothing, as a finding.
-pub(super) fn stopped(path: Path, stop: Stop, relation: Option<SidedRelation>) -> Finding {
+pub(super) fn stopped(path: Path, stop: Stop, relation: Option<&SidedRelation>) -> Finding {
     match stop {
         Stop::Unsupported(reason) => Finding::Skipped { reason: format!("{path}: {reason}") },
         Stop::Fault(fault) => Finding::Fault { path, fault, relation: relation.map(|it| it.to_string()) },
