@@ -3,7 +3,7 @@
 mod terminal;
 mod words;
 
-use super::{Failure, kernel, print};
+use super::{Consent, Failure, kernel, print};
 use crate::exit_code;
 use crate::subject::attention::probe::page::Page;
 use crate::subject::attention::probe::{self, Options as Extent};
@@ -22,8 +22,8 @@ pub(super) struct Options {
     seed: u64,
 }
 
-pub(super) fn run(options: &Options) -> Result<u8, Failure> {
-    let kernels = options.kernels.iter().map(|name| kernel("probe", name)).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
+    let kernels = options.kernels.iter().map(|name| kernel("probe", name, consent)).collect::<Result<Vec<_>, _>>()?;
     let extent = Extent { cases: options.cases, seed: options.seed };
     let mut pages: Vec<Page> = Vec::new();
     for (name, kernel) in options.kernels.iter().zip(&kernels) {

@@ -159,10 +159,11 @@ fn seen(relation: &Relation) -> [String; 4] {
     }
 }
 
-/// "breaks at 17", the fewest positions, and the smallest batch.
+/// "breaks at 17": the fewest positions, and the smallest batch or the first value of a knob.
 pub(super) fn breaks(it: &Break) -> String {
     let batch = it.batch.map_or(String::new(), |batch| format!(", batch {batch}"));
-    format!("breaks at {}{batch}", it.positions)
+    let value = it.value.as_ref().map_or(String::new(), |value| format!(", {value}"));
+    format!("breaks at {}{batch}{value}", it.positions)
 }
 
 fn over(relation: &Relation, tried: &Tried) -> String {

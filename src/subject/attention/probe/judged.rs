@@ -31,7 +31,7 @@ pub(super) fn judged(probing: &mut Probing<'_>, format: Format, wrong: &mut Vec<
     for place in places(&probing.terms, probing.options.cases.div_ceil(SHARE)) {
         let data = data_of(place, probing.options.seed);
         let case = Shape::of(&probing.terms, format, &[(place.length, place.length)]).case(data);
-        let trial = Trial { case, checks: Checks::Only { oracle: true, pair: false, relation: None } };
+        let trial = Trial::new(case, Checks::Only { oracle: true, pair: false, relation: None });
         let verdict = probing.attention.pair.check(&trial, &mut probing.scratch);
         if verdict.accuracy.judged == 0 {
             judged.left_out += 1;

@@ -237,6 +237,8 @@ pub struct Break {
     pub positions: u32,
     /// The smallest batch, where the change is one of company.
     pub batch: Option<u32>,
+    /// The first value, as declared, where the change is one of a knob.
+    pub value: Option<String>,
     /// The smallest case found; `None` where the case did not show it again.
     pub minimal: Option<Minimal>,
 }

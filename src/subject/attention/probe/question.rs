@@ -12,6 +12,9 @@ use crate::subject::attention::{Anchor, Cache, Case, ContextParallel, Request, S
 /// Rows that are decoded one at a time after a prefill of the rest: a longer decode shows nothing else.
 const DECODED: u32 = 32;
 
+/// The knob, and its value, with which a kernel fills its workspace with garbage: a matter of repeating, not of relations.
+pub(super) const DIRTY: (&str, &str) = ("workspace", "dirty");
+
 /// Sequences that join a batch of one.
 const COMPANY: [u32; 3] = [1, 3, 7];
 
@@ -24,7 +27,7 @@ pub(super) struct Question {
     kind: Kind,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Kind {
     /// Full sequence against this schedule.
     Pair,
@@ -40,6 +43,8 @@ enum Kind {
     PrefixStability,
     ContextRanks,
     HeadRanks,
+    /// A knob of the kernel's own: its values off the default.
+    Knob(String, Vec<String>),
 }
 
 /// A case that asks a question.
@@ -51,6 +56,8 @@ pub(super) struct Asked {
     pub(super) from_row: u32,
     /// Sequences of the batch, where the question is one of company.
     pub(super) batch: Option<u32>,
+    /// The place of the knob's value in its declaration, and the value.
+    pub(super) value: Option<(usize, String)>,
 }
 
 /// Every question about a kernel; where one cannot be asked of it, why.
@@ -113,6 +120,14 @@ pub(super) fn questions(terms: &Terms<'_>) -> Vec<(Question, Result<(), String>)
         let declared = terms.feature(Feature::ContextParallel).then_some(()).ok_or("no context-parallel ranks".to_owned());
         axis(Axis::Ranks, path, "positions on 3 ranks".into(), Kind::ContextRanks, has(path).and(declared));
     }
+    for knob in terms.capabilities.knobs.iter().filter(|knob| knob.name != DIRTY.0) {
+        let [default, others @ ..] = &knob.values[..] else { continue };
+        for path in Path::BOTH {
+            let about = format!("{}: {default} against {}", knob.name, others.join(", "));
+            let may = if others.is_empty() { Err("one value only".to_owned()) } else { Ok(()) };
+            axis(Axis::Knob, path, about, Kind::Knob(knob.name.clone(), others.to_vec()), has(path).and(may));
+        }
+    }
     all
 }
 
@@ -149,12 +164,12 @@ impl Question {
         let length = place.length;
         let path = self.path.unwrap_or(Path::Infer);
         let other = other_length(terms, path, place);
-        let sequences = match self.kind {
+        let sequences = match &self.kind {
             Kind::Position => vec![(length, length), (other, other), (length, length)],
             _ => vec![(length, length)],
         };
         let mut shape = Shape::of(terms, format, &sequences);
-        match self.kind {
+        match &self.kind {
             Kind::Padding => shape.layout = TrainLayout::Dense { side: turn(&sides(terms), place)?, pad_q: 0, pad_kv: 0 },
             Kind::Poison if path == Path::Train => {
                 shape.layout = TrainLayout::Dense { side: turn(&sides(terms), place)?, pad_q: 3, pad_kv: 5 };
@@ -167,8 +182,8 @@ impl Question {
             _ => {}
         }
         let mut case = shape.case(data(place, seed));
-        let (mut from_row, mut batch) = (0, None);
-        let relation = match self.kind {
+        let (mut from_row, mut batch, mut knob) = (0, None, None);
+        let relation = match &self.kind {
             Kind::Pair => {
                 from_row = self.schedule(&mut case, length);
                 None
@@ -209,14 +224,19 @@ impl Question {
                 Some(Relation::ContextRanks { context: Some(context) })
             }
             Kind::HeadRanks => Some(Relation::HeadRanks { ranks: 2 }),
+            Kind::Knob(name, values) => {
+                let at = turn(&(0..values.len()).collect::<Vec<usize>>(), place)?;
+                knob = Some((at, values[at].clone()));
+                Some(Relation::Knob { name: name.clone(), value: Some(values[at].clone()) })
+            }
         };
         match (self.path, relation) {
             (Some(path), Some(relation)) => {
                 let relation = SidedRelation { path, relation };
                 relation.apply(&case)?;
-                Some(Asked { case, relation: Some(relation), from_row, batch })
+                Some(Asked { case, relation: Some(relation), from_row, batch, value: knob })
             }
-            (None, None) => Some(Asked { case, relation: None, from_row, batch }),
+            (None, None) => Some(Asked { case, relation: None, from_row, batch, value: None }),
             _ => None,
         }
     }

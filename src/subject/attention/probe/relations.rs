@@ -10,6 +10,7 @@ use crate::number::Dtype;
 use crate::subject::attention::capabilities::Format;
 use crate::subject::attention::check::Pair;
 use crate::subject::attention::drive::{Poison, element_index, row_index};
+use crate::subject::attention::scope::Scope;
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::tensor::Index;
 
@@ -20,6 +21,7 @@ const STARTS: usize = 2;
 struct Breaking {
     place: Place,
     batch: Option<u32>,
+    value: Option<(usize, String)>,
     trial: Trial,
     finding: Finding,
 }
@@ -44,8 +46,14 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
     let mut refused: Option<String> = None;
     let mut fault: Option<(Trial, Finding)> = None;
     let mut breaking: Vec<Breaking> = Vec::new();
+    let scope = probing.attention.pair.scope();
     for place in places(&probing.terms, probing.options.cases) {
         let Some(asked) = question.ask(&probing.terms, format, place, probing.options.seed) else { continue };
+        if let Some(reason) = beyond(&scope, &asked) {
+            tried.left_out += 1;
+            refused.get_or_insert(reason);
+            continue;
+        }
         let verdict = verdict(&probing.attention.pair, &asked, &mut probing.scratch);
         let Compared { o, lse, finding, stopped } = read(&verdict, &asked);
         if let Some(stopped) = stopped {
@@ -72,7 +80,13 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
         share.add(o.0, o.1);
         tried.lse.add(lse.0, lse.1);
         if let Some(finding) = finding {
-            breaking.push(Breaking { place, batch: asked.batch, trial: trial(&asked), finding: finding.clone() });
+            breaking.push(Breaking {
+                place,
+                batch: asked.batch,
+                value: asked.value.clone(),
+                trial: trial(&asked),
+                finding: finding.clone(),
+            });
         }
     }
     if let Some((trial, finding)) = fault {
@@ -88,14 +102,23 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
     Seen::Tried(Box::new(tried))
 }
 
+/// Why the kernel does not say that it can do a case.
+fn beyond(scope: &Scope, asked: &Asked) -> Option<String> {
+    let variant = asked.relation.as_ref().and_then(|relation| Some((relation.path, relation.apply(&asked.case)?.case)));
+    match variant {
+        Some((path, changed)) => [&asked.case, &changed].into_iter().find_map(|case| scope.side(path).outside(case)),
+        None => Path::BOTH.into_iter().find_map(|path| scope.side(path).outside(&asked.case)),
+    }
+}
+
 fn widen(range: &mut Option<(u32, u32)>, value: u32) {
     let (least, most) = range.unwrap_or((value, value));
     *range = Some((least.min(value), most.max(value)));
 }
 
 fn trial(asked: &Asked) -> Trial {
-    let checks = Checks::Only { oracle: false, pair: asked.relation.is_none(), relation: asked.relation };
-    Trial { case: asked.case.clone(), checks }
+    let checks = Checks::Only { oracle: false, pair: asked.relation.is_none(), relation: asked.relation.clone() };
+    Trial::new(asked.case.clone(), checks)
 }
 
 /// What a case of a question says.
@@ -161,6 +184,7 @@ fn verdict(pair: &Pair, asked: &Asked, scratch: &mut crate::subject::attention::
 fn first_break(probing: &mut Probing<'_>, file: &str, mut breaking: Vec<Breaking>) -> Option<Break> {
     breaking.sort_by_key(|it| (it.place.length, it.batch));
     let batch = breaking.iter().filter_map(|it| it.batch).min();
+    let value = breaking.iter().filter_map(|it| it.value.clone()).min().map(|(_, value)| value);
     let mut positions = breaking.first()?.place.length;
     let mut smallest = None;
     for it in breaking.iter().take(STARTS) {
@@ -171,7 +195,7 @@ fn first_break(probing: &mut Probing<'_>, file: &str, mut breaking: Vec<Breaking
             smallest = Some(found);
         }
     }
-    Some(Break { positions, batch, minimal: smallest })
+    Some(Break { positions, batch, value, minimal: smallest })
 }
 
 impl Question {

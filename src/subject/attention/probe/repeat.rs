@@ -2,6 +2,7 @@
 
 use super::Probing;
 use super::page::{Repeat, Repeated, Wrong};
+use super::question::DIRTY;
 use super::sample::{Place, Shape, data, places};
 use crate::finding::{Path, same};
 use crate::number::Dtype;
@@ -64,7 +65,24 @@ pub(super) fn repeats(probing: &mut Probing<'_>, wrong: &mut Vec<Wrong>) -> Vec<
             None => again(&firsts, |it| fresh.iter().map(|kernel| run(kernel, it.path, &it.case)).collect()),
         },
     );
+    let knob = kernel.kernel.capabilities().knobs.into_iter().find(|knob| knob.name == DIRTY.0);
+    let offers = knob.is_some_and(|knob| knob.values.iter().any(|value| value == DIRTY.1));
+    add(
+        "over a dirty workspace",
+        match offers {
+            false => Repeated::NotTried("it has no such knob".to_owned()),
+            true => again(&firsts, |it| vec![run(&kernel, it.path, &dirty(&it.case))]),
+        },
+    );
     repeats
+}
+
+/// The same case over a workspace full of garbage.
+fn dirty(case: &Case) -> Case {
+    let mut case = case.clone();
+    let knobs = vec![(DIRTY.0.to_owned(), DIRTY.1.to_owned())];
+    (case.train.knobs, case.infer.knobs) = (knobs.clone(), knobs);
+    case
 }
 
 fn firsts(probing: &Probing<'_>, kernel: &Implementation) -> Vec<First> {

@@ -104,7 +104,8 @@ impl Shape {
             out_dtype: self.format.out,
         };
         let order: Vec<u32> = (0..count).collect();
-        let train = TrainPlan { layout: self.layout, order: order.clone(), block_q: 64, context: None, head_ranks: 1 };
+        let train =
+            TrainPlan { layout: self.layout, order: order.clone(), block_q: 64, context: None, head_ranks: 1, knobs: Vec::new() };
         let infer = InferPlan {
             cache: self.cache,
             requests,
@@ -114,6 +115,7 @@ impl Shape {
             bucket: 1,
             context: None,
             head_ranks: 1,
+            knobs: Vec::new(),
         };
         Case { problem, train, infer, data }
     }

@@ -54,7 +54,7 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>, wrong: &mut Vec<Wrong>) -> Trial 
                 }
                 Ok(_) | Err(_) => {}
             }
-            let trial = Asked { case: case.clone(), checks: Checks::Only { oracle: true, pair: false, relation: None } };
+            let trial = Asked::new(case.clone(), Checks::Only { oracle: true, pair: false, relation: None });
             let verdict = probing.attention.pair.check(&trial, &mut probing.scratch);
             cases += 1;
             let of_path = |finding: &&Finding| match finding {
