@@ -140,7 +140,10 @@ impl Pair {
                 self.relate(case, &inputs, base, relation, &mut verdict);
             }
         }
+        // Repeats that only explain a difference are no part of the count.
+        let related = verdict.related;
         self.repeat_first(case, &inputs, sides.each_ref().map(Option::as_ref), &relations, &mut verdict);
+        verdict.related = related;
         if self.witness && matches!(trial.checks, Checks::Turn(_)) {
             verdict.capable = capable(&case.problem);
             verdict.order_sensitive = self.witnessed(case, &inputs);

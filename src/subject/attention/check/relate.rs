@@ -101,6 +101,8 @@ impl Pair {
         }
         // A relation that left nothing to compare was not run.
         verdict.relations += u64::from(o.compared() > 0);
+        verdict.related[0] += o.compared();
+        verdict.related[1] += lse.compared();
         for difference in [o.finish(), lse.finish()].into_iter().flatten() {
             let (axis, path, relation) = (relation.relation.axis(), relation.path, relation.to_string());
             let finding = Finding::NotInvariant { axis, path, relation, difference };
