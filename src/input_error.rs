@@ -93,6 +93,30 @@ pub(crate) fn shorten(text: &str) -> String {
     shown
 }
 
+/// A line of foreign text as it may be shown: control characters escaped, cut after some characters.
+pub(crate) fn tame(line: &str, longest: usize) -> String {
+    let mut shown = String::new();
+    for c in line.chars().take(longest) {
+        match c {
+            '\t' => shown.push_str("    "),
+            c if c.is_control() => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    if line.chars().nth(longest).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// Whether a command with foreign text in it may be shown to be pasted: short enough to be read, and every character shows as it is.
+pub(crate) fn can_be_pasted(command: &str) -> bool {
+    const LONGEST: usize = 2000;
+    let hidden =
+        |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
+    command.chars().count() <= LONGEST && !command.chars().any(hidden)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +135,7 @@ mod tests {
         assert_eq!(unknown("field", "elephants", &["d_qk", "d_v"]), "unknown field `elephants` (known: d_qk, d_v)");
         assert!(unknown("field", &"x".repeat(1_000_000), &["d_v"]).len() < 200);
         assert_eq!(shorten("a\u{1b}[2J"), "a\u{fffd}[2J");
+        assert!(can_be_pasted("process:'caf\u{e9} x'"));
+        assert!(!can_be_pasted("a\u{1b}[2J") && !can_be_pasted("a\u{202e}b") && !can_be_pasted(&"x".repeat(2001)));
     }
 }

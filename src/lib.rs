@@ -51,7 +51,8 @@
 //! # Where to read on
 //!
 //! The [guide] has short pages: [words](guide::words), [reading a verdict](guide::verdict), [how the oracle proves](guide::proof),
-//! [testing your own kernel](guide::own_kernel), [keeping a regression](guide::regression), [what is not covered](guide::limits).
+//! [testing your own kernel](guide::own_kernel),
+//! [kernels from outside](guide::outside), [keeping a regression](guide::regression), [what is not covered](guide::limits).
 //! The command line is described in the README; `lastbit help` lists it.
 //!
 //! | to | start at |
@@ -75,6 +76,7 @@ pub mod guide;
 pub mod input_error;
 pub mod lab;
 pub mod number;
+pub mod quantity;
 pub mod shrink;
 pub mod source;
 pub mod subject;

@@ -6,10 +6,13 @@ use super::job::{Configuration, Job};
 use super::out_folder::{CHECKPOINT, OutFolder, SUMMARY};
 use super::progress::Progress;
 use super::run_summary::{Outcome, human, json_summary};
-use super::{Failure, complain, note, pins, print};
+use super::{Failure, complain, job_count, note, pins, print};
 use crate::exit_code;
-use crate::finding::{Finding, Kind, Verdict};
+use crate::external::name::Consent;
+use crate::finding::{Finding, Kind, Path, Verdict};
+use crate::input_error::can_be_pasted;
 use crate::lab::{Campaign, Done, Flow, Length, Statistics, run as run_campaign};
+use crate::quantity::duration;
 use crate::subject::Subject;
 use crate::subject::attention::Attention;
 use crate::subject::attention::draw::Profile;
@@ -17,6 +20,7 @@ use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::trial::Trial;
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -28,7 +32,8 @@ const KERNEL: &str = "ref:aligned";
 
 #[derive(Args)]
 pub(super) struct Options {
-    /// Training kernel: ref:<preset>[,field=value...], see `lastbit kernels` [default: ref:aligned]
+    /// Training kernel: ref:<preset>[,field=value...], process:COMMAND, lib:PATH or a kernel file PATH.toml, see `lastbit kernels`
+    /// [default: ref:aligned]
     #[arg(long, value_name = "K")]
     train: Option<String>,
     /// Inference kernel [default: ref:aligned]
@@ -43,7 +48,7 @@ pub(super) struct Options {
     /// Seed of the campaign: same seed, same cases, same bytes [default: 1]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Threads [default: one for each core]
+    /// Threads [default: one for each core; more with a kernel in another process, which is waited for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Folder of the run; an earlier run there becomes DIR.old
@@ -107,33 +112,40 @@ impl Options {
     }
 }
 
+impl Options {
+    /// The kernels of a run that goes on: a folder names them, and starts none.
+    ///
+    /// # Errors
+    /// A kernel from outside that only the folder names: the command that names it.
+    fn must_name(&self, run: &Job, file: &str) -> Result<(), Failure> {
+        let sides = [(Path::Train, &self.train, &run.train), (Path::Infer, &self.infer, &run.infer)];
+        let only_named = |given: &Option<String>, words: &str| given.is_none() && !words.starts_with("ref:");
+        let Some((side, ..)) = sides.iter().find(|(_, given, words)| only_named(given, words)) else { return Ok(()) };
+        let mut command = format!("lastbit fuzz --resume --out {}", shell_words::quote(&self.out.display().to_string()));
+        for (side, given, words) in &sides {
+            if given.is_some() || only_named(given, words) {
+                let _ = write!(command, " --{side} {}", shell_words::quote(given.as_ref().unwrap_or(words)));
+            }
+        }
+        let reason = match can_be_pasted(&command) {
+            true => format!("read the command, then run it: `{command}`"),
+            false => format!("read asked.{side} there, then give --{side}"),
+        };
+        Err(Failure::Usage(format!("{file}: the {side} kernel is one from outside, and a folder starts no program; {reason}")))
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     Human,
     Json,
 }
 
-/// Parses `30s`, `5m`, `2h`; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let number: u64 = number.parse().map_err(|_| format!("`{text}` is no time; write 30s, 5m or 2h"))?;
-    let seconds = match unit {
-        "" | "s" => Some(number),
-        "m" => number.checked_mul(60),
-        "h" => number.checked_mul(3600),
-        _ => return Err(format!("unknown unit `{unit}` (one of s, m, h)")),
-    };
-    seconds
-        .filter(|&s| s <= 10 * 365 * 86_400)
-        .map(Duration::from_secs)
-        .ok_or_else(|| format!("`{text}` is longer than ten years"))
-}
-
-pub(super) fn run(options: &Options) -> Result<u8, Failure> {
+pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     let reopened = if options.resume { OutFolder::reopen(&options.out)? } else { None };
     let mut run = match reopened {
-        Some((folder, checkpoint)) => Run::resume(options, folder, &checkpoint)?,
-        None => Run::begin(options)?,
+        Some((folder, checkpoint)) => Run::resume(options, consent, folder, &checkpoint)?,
+        None => Run::begin(options, consent)?,
     };
     let mut failure = run.campaign(options.jobs).err();
     let mut report = Vec::new();
@@ -174,9 +186,9 @@ struct Run {
 }
 
 impl Run {
-    fn begin(options: &Options) -> Result<Run, Failure> {
+    fn begin(options: &Options, consent: Consent) -> Result<Run, Failure> {
         let job = options.job(None)?;
-        let attention = job.attention()?;
+        let attention = job.attention(consent)?;
         let configuration = job.configuration(&attention);
         let state = State::default();
         let checkpoint = Checkpoint { job: job.clone(), configuration: configuration.clone(), verdict_bytes: 0, state };
@@ -188,11 +200,12 @@ impl Run {
         Ok(Run { job, attention, configuration, folder, statistics, found, seconds })
     }
 
-    fn resume(options: &Options, mut folder: OutFolder, checkpoint: &str) -> Result<Run, Failure> {
+    fn resume(options: &Options, consent: Consent, mut folder: OutFolder, checkpoint: &str) -> Result<Run, Failure> {
         let file = folder.path().join(CHECKPOINT).display().to_string();
         let Checkpoint { job: was, configuration: before, verdict_bytes, mut state } = Checkpoint::parse(checkpoint, &file)?;
+        options.must_name(&was, &file)?;
         let job = options.job(Some(&was))?;
-        let attention = job.attention()?;
+        let attention = job.attention(consent)?;
         let configuration = job.configuration(&attention);
         if let Some((field, before, now)) = before.difference(&configuration) {
             return Err(Failure::Usage(format!(
@@ -222,14 +235,14 @@ impl Run {
 
     /// Runs the cases that are left, up to the last checkpoint.
     fn campaign(&mut self, jobs: Option<u16>) -> Result<(), Failure> {
-        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
         let before = self.seconds;
         let length = match self.job.length {
             Length::Time(limit) => Length::Time(limit.saturating_sub(Duration::from_secs_f64(before))),
             cases => cases,
         };
         let first = self.statistics.cases;
-        let campaign = Campaign { seed: self.job.seed, first, length, jobs: jobs.map_or_else(cores, usize::from) };
+        let (train, infer) = (&self.attention.pair.train, &self.attention.pair.infer);
+        let campaign = Campaign { seed: self.job.seed, first, length, jobs: job_count(jobs, &[train, infer]) };
         let attention = self.attention.clone();
         let mut progress = Progress::new(length, first);
         let mut result = Ok(());

@@ -1,6 +1,7 @@
 //! What a run is of: everything its results depend on, and the words in which it was asked for.
 
-use super::{Failure, kernel};
+use super::{Failure, kernel, kernel_fields};
+use crate::external::name::Consent;
 use crate::lab::Length;
 use crate::subject::Subject;
 use crate::subject::attention::Attention;
@@ -34,14 +35,14 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// The kernels by name and the tensors from their file.
+    /// The kernels by name, started where they are processes, and the tensors from their file.
     ///
     /// # Errors
     /// Which option is wrong, and why.
-    pub(super) fn attention(&self) -> Result<Attention, Failure> {
+    pub(super) fn attention(&self, consent: Consent) -> Result<Attention, Failure> {
         let pair = Pair {
-            train: kernel("--train", &self.train)?,
-            infer: kernel("--infer", &self.infer)?,
+            train: kernel("--train", &self.train, consent)?,
+            infer: kernel("--infer", &self.infer, consent)?,
             oracle: self.oracle,
             captured: self.data.as_deref().map(Captured::load).transpose()?.map(Arc::new),
             witness: true,
@@ -80,8 +81,7 @@ impl Job {
 }
 
 fn kernel_fields(side: &str, kernel: &Implementation) -> impl Iterator<Item = (String, String)> {
-    let fields = kernel.reference.as_ref().expect("a reference kernel").fields();
-    fields.into_iter().map(move |(field, value)| (format!("{side}.{field}"), value))
+    kernel_fields::fields(kernel).into_iter().map(move |(field, value)| (format!("{side}.{field}"), value))
 }
 
 /// SHA-256 of the first cases' text: two builds of one version may draw other cases.
@@ -144,7 +144,7 @@ mod tests {
             keep_going: false,
             length: Length::Cases(1),
         };
-        let of = |job: &Job| job.configuration(&job.attention().unwrap());
+        let of = |job: &Job| job.configuration(&job.attention(Consent::default()).unwrap());
         let base = of(&job);
         let differs = |job: Job| base.difference(&of(&job)).map(|(name, _, _)| name.to_owned());
         assert_eq!(differs(Job { length: Length::Cases(2), ..job.clone() }), None);

@@ -2,23 +2,27 @@
 
 mod checkpoint;
 mod found;
+mod fresh;
 mod fuzz;
 mod invariance;
 mod job;
 mod kept_case;
+mod kernel_fields;
 mod kernels;
 mod out_folder;
 mod progress;
 mod replay;
 mod run_summary;
+mod serve;
 mod show;
 mod shrink;
+mod until;
 
 use crate::exit_code;
+use crate::external::name::{self, Consent};
 use crate::input_error::InputError;
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::pin::Pins;
-use crate::subject::attention::reference::Reference;
 use clap::{Parser, Subcommand};
 use std::fmt;
 
@@ -50,6 +54,12 @@ impl From<InputError> for Failure {
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// Load C libraries (lib:PATH) into this process, not into one of their own: faster, and they can do anything to it
+    #[arg(long, global = true)]
+    trust: bool,
+    /// Run a kernel also when it is another than the one that its kernel file pins
+    #[arg(long, global = true)]
+    accept_changed: bool,
 }
 
 #[derive(Subcommand)]
@@ -62,8 +72,10 @@ enum Command {
     Shrink(shrink::Options),
     /// Print a case in words, with its sequences, pages and steps
     Show(show::Options),
-    /// List the reference presets and their numerics
-    Kernels,
+    /// List the reference presets and their numerics, or print what named kernels say of themselves
+    Kernels(kernels::Options),
+    /// Answer kernel calls on stdin and stdout, as a kernel process (docs/protocol.md)
+    Serve(serve::Options),
     /// Table of the changes under which kernels keep their bits
     Invariance(invariance::Options),
 }
@@ -78,13 +90,15 @@ pub fn main() -> u8 {
             return if error.use_stderr() { exit_code::USAGE } else { exit_code::MATCH };
         }
     };
+    let consent = Consent { trust: arguments.trust, accept_changed: arguments.accept_changed };
     let result = std::panic::catch_unwind(|| match arguments.command {
-        Command::Fuzz(options) => fuzz::run(&options),
-        Command::Replay(options) => replay::run(&options),
-        Command::Shrink(options) => shrink::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options, consent),
+        Command::Replay(options) => replay::run(&options, consent),
+        Command::Shrink(options) => shrink::run(&options, consent),
         Command::Show(options) => show::run(&options),
-        Command::Kernels => kernels::run(),
-        Command::Invariance(options) => invariance::run(&options),
+        Command::Kernels(options) => kernels::run(&options, consent),
+        Command::Serve(options) => serve::run(&options, consent),
+        Command::Invariance(options) => invariance::run(&options, consent),
     });
     match result {
         Ok(Ok(code)) => code,
@@ -117,10 +131,23 @@ fn note(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Parses a kernel name of the command line.
-fn kernel(option: &str, name: &str) -> Result<Implementation, Failure> {
-    let reference = Reference::parse(name).map_err(|reason| Failure::Usage(format!("{option} {name}: {reason}")))?;
-    Ok(Implementation::reference(reference))
+/// Makes a kernel of its name on the command line; starts what is to be started.
+fn kernel(option: &str, words: &str, consent: Consent) -> Result<Implementation, Failure> {
+    let opened = name::open(words, consent).map_err(|reason| Failure::Usage(format!("{option} {words}: {reason}")))?;
+    for change in opened.changes {
+        note(&format!("{option} {words}: {change}"));
+    }
+    Ok(opened.implementation)
+}
+
+/// Threads for each core where a kernel is in another process: a thread waits while the kernel works.
+const THREADS_PER_CORE: usize = 4;
+
+/// Threads of a campaign: as asked, or by what the kernels are. No result depends on it.
+fn job_count(asked: Option<u16>, kernels: &[&Implementation]) -> usize {
+    let waits = kernels.iter().any(|kernel| kernel.source.is_some());
+    let each = if waits { THREADS_PER_CORE } else { 1 };
+    asked.map_or_else(|| each * std::thread::available_parallelism().map_or(1, |n| n.get()), usize::from)
 }
 
 /// Parses the pins of a command line.

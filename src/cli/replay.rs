@@ -3,8 +3,9 @@
 use super::kept_case::{Loader, Swap};
 use super::{Failure, complain, print};
 use crate::exit_code;
+use crate::external::name::Consent;
 use crate::finding::Kind;
-use crate::subject::attention::explain::explain;
+use crate::subject::attention::explain::explain_with;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -17,8 +18,8 @@ pub(super) struct Options {
     swap: Swap,
 }
 
-pub(super) fn run(options: &Options) -> Result<u8, Failure> {
-    let loader = Loader::new(&options.swap)?;
+pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
+    let loader = Loader::new(&options.swap, consent)?;
     let mut worst = exit_code::MATCH;
     let (mut compared, mut broken, mut unmet) = (0, false, false);
     for path in &options.files {
@@ -32,9 +33,9 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
             }
         };
         let expected = &loaded.file.run.expect;
-        let explanation = explain(&loaded.pair, &loaded.trial, &path.display().to_string(), Some(expected));
+        let explanation = explain_with(&loaded.pair, &loaded.trial, &loader.command(path), Some(expected));
         print(&explanation.text)?;
-        if !loader.swaps() {
+        if loader.are_own(&loaded) {
             let met = explanation.meets(expected);
             unmet |= !met;
             print(&format!("expected: {expected} ({})\n", if met { "met" } else { "NOT met" }))?;

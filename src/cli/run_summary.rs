@@ -1,16 +1,22 @@
 //! What a run says at its end: one JSON object, or text for a person.
 
 use super::found::{Found, Small};
+use super::fresh::Fresh;
 use super::job::Job;
-use crate::finding::{Kind, Path};
+use crate::finding::{Finding, Kind, Path};
+use crate::input_error::tame;
 use crate::lab::Statistics;
 use crate::subject::attention::Attention;
+use crate::subject::attention::fault_text::in_words;
 use crate::subject::attention::oracle::Mode;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Share of order-sensitive cases below which a match says little.
 const BLIND: f64 = 0.05;
+
+/// Characters of a kernel's own words that are shown.
+const REASON: usize = 240;
 
 /// A run that has ended.
 pub(super) struct Outcome<'a> {
@@ -82,6 +88,9 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
                 "file": found.file.display().to_string(),
                 "shrunk": Value::Null,
             });
+            if let Finding::Fault { fault, .. } = &found.finding {
+                entry["fault"] = in_words(fault).into();
+            }
             if let Some(small) = small {
                 let problem = &small.case.problem;
                 let longest = |length: fn(&crate::subject::attention::Sequence) -> u32| {
@@ -95,6 +104,13 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
                 entry["d_v"] = problem.d_v.into();
                 entry["seqs"] = problem.sequences.len().into();
                 entry["heads"] = problem.q_heads().into();
+                if let Some(fresh) = &small.fresh {
+                    entry["shows_in_fresh_process"] = match fresh {
+                        Fresh::Shows => true.into(),
+                        Fresh::Hidden => false.into(),
+                        Fresh::Unknown(_) => Value::Null,
+                    };
+                }
             }
             entry
         })
@@ -151,7 +167,12 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
     for (found, small) in report {
         let _ = writeln!(text, "case {}: {}", found.index, found.finding.signature());
         match small {
-            Some(small) => text.push_str(&small.explanation.text),
+            Some(small) => {
+                text.push_str(&small.explanation.text);
+                for note in small.notes() {
+                    let _ = writeln!(text, "NOTE: {note}");
+                }
+            }
             None => text.push_str("not shrunk\n"),
         }
         text.push('\n');
@@ -200,13 +221,13 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
         );
     }
     for (reason, count) in &statistics.skips {
-        let _ = writeln!(text, "skipped {count}: {reason}");
+        let _ = writeln!(text, "skipped {count}: {}", tame(reason, REASON));
     }
     for (reason, count) in &statistics.left_out {
-        let _ = writeln!(text, "left out: {reason}, in {count} cases");
+        let _ = writeln!(text, "left out: {}, in {count} cases", tame(reason, REASON));
     }
     for (reason, count) in &statistics.relations_left_out {
-        let _ = writeln!(text, "relations left out: {reason}, {count} times");
+        let _ = writeln!(text, "relations left out: {}, {count} times", tame(reason, REASON));
     }
     for (path, name) in unguarded(attention) {
         let _ =

@@ -2,8 +2,9 @@
 
 use super::kept_case::{Loader, Swap};
 use super::out_folder::write_whole;
-use super::{Failure, pins, print};
+use super::{Failure, fresh, pins, print};
 use crate::exit_code;
+use crate::external::name::Consent;
 use crate::subject::Subject;
 use crate::subject::attention::explain::explain;
 use crate::subject::attention::text::print as print_case;
@@ -26,8 +27,8 @@ pub(super) struct Options {
     output: Option<PathBuf>,
 }
 
-pub(super) fn run(options: &Options) -> Result<u8, Failure> {
-    let loaded = Loader::new(&options.swap)?.load(&options.path)?;
+pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
+    let loaded = Loader::new(&options.swap, consent)?.load(&options.path)?;
     let pins = pins(&options.pin)?;
     if !pins.hold(&loaded.trial.case.problem) {
         let path = options.path.display();
@@ -51,6 +52,9 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
     write_whole(&output, &print_case(&small))?;
     let whole = file::replayed(&attention.pair, &shrunk.trial, &shrunk.finding);
     print(&explain(&attention.pair, &whole, &output.display().to_string(), Some(&signature)).text)?;
+    if let Some(note) = fresh::run(&attention.pair, &shrunk.trial, &signature).and_then(|fresh| fresh.note()) {
+        print(&format!("NOTE: {note}\n"))?;
+    }
     let stopped = if shrunk.exhausted { " (budget reached: not a fixed point)" } else { "" };
     print(&format!("shrunk in {} evaluations{stopped}: {}\n", shrunk.evaluations, output.display()))?;
     Ok(exit_code::FINDING)

@@ -1,1 +1,195 @@
 //! Any kernel of this crate as a kernel process: the other end of [`super::process`].
+
+use super::frame::{Body, HEADER, Header, Kind, Layout, VERSION, frame};
+use super::message::answer;
+use super::message::call::{Received, Unreadable};
+use super::message::hello::{Hello, SharedMemory};
+use super::message::welcome::Welcome;
+use super::region::Region;
+use crate::number::Dtype;
+use crate::subject::attention::drive::canary;
+use crate::subject::attention::kernel::{AttentionKernel, Call, KernelError, Outputs};
+use crate::tensor::Tensor;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Read ahead: many small requests, or none of a large one, whose tensors are read in place.
+const AHEAD: usize = 64 << 10;
+
+/// Answers requests until the input ends or says bye.
+///
+/// Every answer is written out before the next request is worked on: a crash must not take finished answers with it, or it would be laid
+/// at the wrong call's door.
+///
+/// # Errors
+/// Those of input and output, and `InvalidData` for an input that is no frame. `Unsupported` when the other side speaks no version that this
+/// one does; it has been answered then.
+pub fn serve(kernel: &dyn AttentionKernel, input: impl Read, output: impl Write) -> io::Result<()> {
+    let mut server = Server { kernel, input: BufReader::with_capacity(AHEAD, input), output, shared: None, spare: Vec::new() };
+    let Some(hello) = server.header()? else { return Ok(()) };
+    server.greet(hello)?;
+    while let Some(header) = server.header()? {
+        match header.kind {
+            Kind::Bye => return Ok(()),
+            Kind::Call => server.call(header)?,
+            other => return Err(invalid(format!("a {} frame where a call should be", other.name()))),
+        }
+    }
+    Ok(())
+}
+
+struct Server<'a, R, W> {
+    kernel: &'a dyn AttentionKernel,
+    input: BufReader<R>,
+    output: W,
+    shared: Option<Regions>,
+    /// Vectors of former calls: fresh pages are what large tensors spend their time on.
+    spare: Vec<Vec<u32>>,
+}
+
+impl<R: Read, W: Write> Server<'_, R, W> {
+    /// The next frame's header; `None` at the end of the input.
+    fn header(&mut self) -> io::Result<Option<Header>> {
+        let mut bytes = [0; HEADER];
+        let first = loop {
+            match self.input.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        if first == 0 {
+            return Ok(None);
+        }
+        self.input.read_exact(&mut bytes[first..])?;
+        Header::parse(&bytes).map(Some).map_err(invalid)
+    }
+
+    fn greet(&mut self, header: Header) -> io::Result<()> {
+        if header.kind != Kind::Hello {
+            return Err(invalid(format!("the first frame is {}, not hello", header.kind.name())));
+        }
+        let layout = Layout::read(&mut self.input, header.length)?;
+        let hello = Hello::parse(&layout).map_err(invalid)?;
+        if !hello.versions.contains(&VERSION) {
+            let reason = format!("speaks version {VERSION} of the protocol, not {:?}", hello.versions);
+            self.send(header.id, Kind::Failed, &Body::default().scalar("reason", reason.clone()), None)?;
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+        }
+        // Where it cannot be opened (another user, another container), everything goes over the pipe.
+        self.shared = hello.shared_memory.and_then(|shared| Regions::open(&shared).ok());
+        let welcome = Welcome::of(self.kernel, self.shared.is_some());
+        self.send(header.id, Kind::Welcome, &welcome.body(), None)
+    }
+
+    fn call(&mut self, header: Header) -> io::Result<()> {
+        let received = if header.shared {
+            let Some(regions) = &self.shared else { return Err(invalid("a body in shared memory, and there is none".into())) };
+            let mut region = Region { file: &regions.file, at: 0, end: regions.request_bytes };
+            Received::read(&mut region, header.length, &mut self.spare)
+        } else {
+            Received::read(&mut self.input, header.length, &mut self.spare)
+        };
+        let received = match received {
+            Ok(received) => received,
+            Err(Unreadable::Source(error)) => return Err(error),
+            Err(Unreadable::Call(reason)) => return self.refuse(header.id, &KernelError::Failed(reason)),
+        };
+        let (dtype, dims) = match received.output() {
+            Ok(output) => output,
+            Err(reason) => return self.refuse(header.id, &KernelError::Failed(reason)),
+        };
+        let mut o = self.filled(dtype, dims.clone());
+        let mut lse = self.filled(Dtype::F32, dims[..dims.len() - 1].to_vec());
+        let outputs = Outputs { o: &mut o, lse: &mut lse };
+        let made = catch_unwind(AssertUnwindSafe(|| received.make(|call| run(self.kernel, call, outputs))));
+        let done = match made {
+            Ok(Ok(done)) => done,
+            Ok(Err(reason)) => Err(KernelError::Failed(reason)),
+            // The panic hook has told stderr more.
+            Err(_) => Err(KernelError::Failed("panicked".into())),
+        };
+        match done {
+            Ok(()) => {
+                let lse = Some(&lse).filter(|_| received.lse() && self.kernel.has_lse());
+                self.send(header.id, Kind::Result, &answer::result(&o, lse), Some(header.shared))?;
+            }
+            Err(error) => self.refuse(header.id, &error)?,
+        }
+        received.into_spare(&mut self.spare);
+        self.spare.extend([o.bits, lse.bits]);
+        // What eight calls in a row had no use for is let go.
+        let excess = self.spare.len().saturating_sub(SPARE);
+        self.spare.drain(..excess);
+        Ok(())
+    }
+
+    fn filled(&mut self, dtype: Dtype, dims: Vec<usize>) -> Tensor {
+        let elements = dims.iter().product::<usize>();
+        let at = (0..self.spare.len()).min_by_key(|&n| self.spare[n].len().abs_diff(elements));
+        let mut bits = at.map(|n| self.spare.swap_remove(n)).unwrap_or_default();
+        bits.clear();
+        bits.resize(elements, canary(dtype));
+        Tensor { dtype, dims, bits }
+    }
+
+    fn refuse(&mut self, id: u64, error: &KernelError) -> io::Result<()> {
+        let (kind, body) = answer::error(error);
+        self.send(id, kind, &body, None)
+    }
+
+    /// Sends a frame; `shared` says that its request came through shared memory.
+    fn send(&mut self, id: u64, kind: Kind, body: &Body<'_>, shared: Option<bool>) -> io::Result<()> {
+        let head = body.head();
+        let length = head.len() as u64 + body.data_length();
+        if let (Some(true), Some(regions)) = (shared, &self.shared)
+            && length <= regions.answer_bytes
+        {
+            let from = regions.request_bytes;
+            let mut region = Region { file: &regions.file, at: from, end: from + regions.answer_bytes };
+            region.write_all(&head)?;
+            body.write_data(&mut region)?;
+            self.output.write_all(&Header { kind, shared: true, id, length }.to_bytes())?;
+        } else if length <= AHEAD as u64 {
+            self.output.write_all(&frame(kind, id, body))?;
+        } else {
+            self.output.write_all(&Header { kind, shared: false, id, length }.to_bytes())?;
+            self.output.write_all(&head)?;
+            body.write_data(&mut self.output)?;
+        }
+        self.output.flush()
+    }
+}
+
+/// Vectors kept for later calls: the tensors of two.
+const SPARE: usize = 24;
+
+fn run(kernel: &dyn AttentionKernel, call: Call<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+    match call {
+        Call::Varlen(call) => kernel.varlen(call, outputs),
+        Call::Dense(call) => kernel.dense(call, outputs),
+        Call::Paged(call) => kernel.paged(call, outputs),
+    }
+}
+
+/// The shared memory that hello named.
+struct Regions {
+    file: File,
+    request_bytes: u64,
+    answer_bytes: u64,
+}
+
+impl Regions {
+    fn open(shared: &SharedMemory) -> io::Result<Regions> {
+        let file = File::options().read(true).write(true).open(&shared.path)?;
+        let (request_bytes, answer_bytes) = (shared.request_bytes, shared.answer_bytes);
+        if request_bytes.checked_add(answer_bytes).is_none_or(|bytes| file.metadata().is_ok_and(|it| it.len() < bytes)) {
+            return Err(invalid("the file is shorter than its regions".into()));
+        }
+        Ok(Regions { file, request_bytes, answer_bytes })
+    }
+}
+
+fn invalid(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}

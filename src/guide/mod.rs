@@ -4,10 +4,12 @@
 //! 2. [Reading a verdict](verdict): one verdict, line by line.
 //! 3. [How the oracle proves](proof): enclosure, ties, zero, and the loop that ends.
 //! 4. [Testing your own kernel](own_kernel): from a function to fifteen tests.
-//! 5. [Keeping a regression](regression): from a finding to a test that stays.
-//! 6. [What is not covered](limits): and what a quiet run does not say.
+//! 5. [Kernels from outside](outside): processes, libraries and kernel files; faults, limits, safety.
+//! 6. [Keeping a regression](regression): from a finding to a test that stays.
+//! 7. [What is not covered](limits): and what a quiet run does not say.
 
 pub mod limits;
+pub mod outside;
 pub mod own_kernel;
 pub mod proof;
 pub mod regression;

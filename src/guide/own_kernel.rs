@@ -1,4 +1,4 @@
-//! Testing your own kernel.
+//! Testing your own kernel, in Rust; [kernels from outside](super::outside) are Python, C and everything else.
 //!
 //! Three steps: wrap the kernel, say what it does not do, stamp the tests. `examples/tiny-attention` in the repository is a whole
 //! crate of this kind; its test file has under 25 lines.

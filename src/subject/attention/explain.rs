@@ -5,6 +5,7 @@
 use super::cause::{Cause, cause};
 use super::check::Pair;
 use super::drive::{Observed, Poison};
+use super::fault_text::in_words;
 use super::implementation::Implementation;
 use super::kernel::Call;
 use super::launched::{Launched, notes};
@@ -15,13 +16,17 @@ use super::relation::{Relation, SidedRelation};
 use super::trial::Trial;
 use super::{
     Case,
-    file::{EXPECT_MATCH, EXPECT_NOTHING},
+    file::{EXPECT_MATCH, EXPECT_NOTHING, replay_command},
     show,
 };
 use crate::finding::{Difference, Element, Finding, Nearer, Path, Verdict};
+use crate::input_error::tame;
 use crate::number::{Class, Dtype, Ulps};
 use crate::tensor::Index;
 use std::fmt::Write;
+
+/// Characters of a kernel's name that are shown: a reference kernel's has room for every field.
+const NAME: usize = 4000;
 
 /// A verdict and its explanation.
 pub struct Explanation {
@@ -47,7 +52,8 @@ impl Explanation {
 /// Runs a trial and explains one finding: the one with the expected signature, else the headline. `file` is the name in the replay
 /// command.
 pub fn explain(pair: &Pair, trial: &Trial, file: &str, expected: Option<&str>) -> Explanation {
-    explain_with(pair, trial, &format!("lastbit replay {file}"), expected)
+    let command = replay_command(file, pair.train.source.as_deref(), pair.infer.source.as_deref());
+    explain_with(pair, trial, &command, expected)
 }
 
 /// As [`explain`], with the whole command that replays the case.
@@ -55,8 +61,9 @@ pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<
     let mut scratch = pair.scratch();
     let verdict = pair.check(trial, &mut scratch);
     let mut text = format!("case: {}\n", show::summary(&trial.case));
-    let _ = writeln!(text, "train: {}", pair.train.kernel.identity().name);
-    let _ = writeln!(text, "infer: {}", pair.infer.kernel.identity().name);
+    for path in Path::BOTH {
+        let _ = writeln!(text, "{path}: {}", tame(&pair.side(path).kernel.identity().name, NAME));
+    }
     let mut the_cause = None;
     let wanted = verdict.findings.iter().find(|it| expected == Some(it.signature().as_str()));
     match wanted.or(verdict.headline()) {
@@ -124,14 +131,17 @@ fn describe(text: &mut String, finding: &Finding) {
             let (output, index, bits) = (it.output, &it.index, value(it.bits));
             writeln!(text, "  {output}[{index}]: {bits}  true {truth}  error {error}, bound {bound}")
         }
-        Finding::Fault { path, fault, relation: None } => writeln!(text, "verdict: fault ({path}): {fault}"),
-        Finding::Fault { path, fault, relation: Some(relation) } => {
-            writeln!(text, "verdict: fault ({path}): {fault}, under `{relation}`")
+        Finding::Fault { path, fault, relation } => {
+            let words = in_words(fault);
+            let (first, rest) = words.split_once('\n').map_or((words.as_str(), None), |(first, rest)| (first, Some(rest)));
+            let under = relation.as_ref().map_or(String::new(), |relation| format!(", under `{relation}`"));
+            let result = writeln!(text, "verdict: fault ({path}): {first}{under}");
+            rest.map_or(result, |rest| writeln!(text, "{rest}"))
         }
         Finding::Undecided { output, elements, index } => {
             writeln!(text, "verdict: undecided: {elements} elements of {output}, first {output}[{index}]")
         }
-        Finding::Skipped { reason } => writeln!(text, "verdict: skipped: {reason}"),
+        Finding::Skipped { reason } => writeln!(text, "verdict: skipped: {}", tame(reason, NAME)),
     };
     if let Some(difference) = finding.difference() {
         for element in &difference.elements {

@@ -11,7 +11,7 @@ use super::trial::{Checks, Trial};
 use super::validate::{MAX_MPFR_WORK, work};
 use super::{Data, text};
 use crate::finding::{self, Finding, Kind};
-use crate::input_error::{InputError, shorten};
+use crate::input_error::{InputError, can_be_pasted, shorten};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct Loaded {
 pub enum Named {
     /// The reference kernel, as spelled out.
     Reference(Reference),
-    /// A kernel that only its own crate holds.
+    /// A kernel from outside, which the file only names.
     External(External),
 }
 
@@ -118,22 +118,53 @@ pub fn load_with(
             _ => return Err(wrong("data.sha256", format!("give the captured file with digest {sha256} as --data"))),
         }
     }
+    let words = [&train, &infer].map(|named| match named {
+        Named::External(it) => it.source.clone(),
+        Named::Reference(_) => None,
+    });
     let implementation = |side: finding::Path, named: Named| match named {
         Named::Reference(reference) => Ok(Implementation::reference(reference)),
-        Named::External(it) => external(side, &it).ok_or_else(|| {
-            let reason = format!(
-                "is {}, a kernel that only its own crate holds; replay the case with that crate's suite, \
-                 `LASTBIT_CASE={name} cargo test`, or name another kernel with --{side}",
-                shorten(&it.to_string())
-            );
-            InputError::new(&name, reason).field(format!("run.{side}"))
-        }),
+        Named::External(it) => external(side, &it)
+            .ok_or_else(|| InputError::new(&name, not_given(&name, side, &it, &words)).field(format!("run.{side}"))),
     };
     let (train, infer) = (implementation(finding::Path::Train, train)?, implementation(finding::Path::Infer, infer)?);
     let pair = Pair { train, infer, oracle, captured, witness: false };
     let checks = Checks::Only { oracle: oracle != Mode::Off, pair: true, relation };
     let trial = Trial::new(file.case.clone(), checks);
     Ok(Loaded { file, pair, trial })
+}
+
+/// Why a kernel that a file only names is not run, and how to run it.
+fn not_given(file: &str, side: finding::Path, kernel: &External, words: &[Option<String>; 2]) -> String {
+    let who = shorten(&kernel.to_string());
+    if kernel.source.is_none() {
+        return format!(
+            "is {who}, a kernel that only its own crate holds; replay the case with that crate's suite, \
+             `LASTBIT_CASE={file} cargo test`, or name another kernel with --{side}"
+        );
+    }
+    let [train, infer] = words;
+    let command = replay_command(file, train.as_deref(), infer.as_deref());
+    if !can_be_pasted(&command) {
+        return format!(
+            "is {who}, named by words that cannot be shown safely: they are too long, or hold characters that do not show; read \
+             run.{side}.source in the file, then name the kernel with --{side}"
+        );
+    }
+    format!(
+        "is {who}, a kernel that the file only names, and a file starts no program; read the command, then run it: `{command}`"
+    )
+}
+
+/// The command that replays a file, with the words for kernels that the file only names.
+pub fn replay_command(file: &str, train: Option<&str>, infer: Option<&str>) -> String {
+    let mut command = format!("lastbit replay {}", shell_words::quote(file));
+    for (option, words) in [("--train", train), ("--infer", infer)] {
+        if let Some(words) = words {
+            command.push_str(&format!(" {option} {}", shell_words::quote(words)));
+        }
+    }
+    command
 }
 
 /// The trial that a finding's file replays: every check, and the relation under which it was found.

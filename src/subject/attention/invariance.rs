@@ -8,6 +8,7 @@ mod digest;
 
 use super::check::{Pair, Scratch};
 use super::draw::Profile;
+use super::fault_text::in_words;
 use super::implementation::Implementation;
 use super::oracle::Mode;
 use super::pin::Pins;
@@ -56,6 +57,8 @@ pub struct Cell {
     pub promise: Option<u32>,
     /// The fewest positions at which bits were seen to differ; `None` where none did.
     pub bits: Option<u32>,
+    /// The kernel has recipes: bits that differ without them were promised not to.
+    pub recipes: bool,
 }
 
 impl fmt::Display for Cell {
@@ -66,7 +69,8 @@ impl fmt::Display for Cell {
             (Some(promise), Some(bits)) if promise == bits => write!(f, "**{bits}**"),
             (Some(promise), Some(bits)) => write!(f, "**{bits}** (recipes: {promise})"),
             (Some(promise), None) => write!(f, "kept (recipes: {promise})"),
-            (None, Some(bits)) => write!(f, "**{bits}** (promised)"),
+            (None, Some(bits)) if self.recipes => write!(f, "**{bits}** (promised)"),
+            (None, Some(bits)) => write!(f, "**{bits}**"),
         }
     }
 }
@@ -93,7 +97,7 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Broken::Promise(it) => write!(f, "promised and broken: {it}"),
-            Broken::Fault(fault) => write!(f, "fault: {fault}"),
+            Broken::Fault(fault) => write!(f, "fault: {}", in_words(fault)),
         }
     }
 }
@@ -172,6 +176,7 @@ pub fn row(kernel: &Implementation, campaign: Campaign, profile: Profile) -> Res
             lower(&mut cell.bits, longest(&small.trial));
         }
     }
+    cells.values_mut().for_each(|cell| cell.recipes = recipes.is_some());
     Ok(Row { kernel: kernel.kernel.identity().name, cells })
 }
 
@@ -368,6 +373,7 @@ mod tests {
         let planted = Implementation {
             kernel: kernel("ref:uncached-split,grid.split=fixed_size(4)"),
             reference: Some(kernel("ref:fixed-split,grid.split=fixed_size(4)")),
+            source: None,
         };
         let broken = of(&planted, 1000).expect_err("a promise is broken");
         let text = broken.broken.to_string();

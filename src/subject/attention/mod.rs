@@ -11,6 +11,7 @@ pub mod data;
 pub mod draw;
 pub mod drive;
 pub mod explain;
+pub(crate) mod fault_text;
 pub mod feature;
 pub mod file;
 pub mod implementation;

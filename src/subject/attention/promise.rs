@@ -224,7 +224,7 @@ mod tests {
 
     /// Computes as one kernel, and has the recipes of another.
     fn impostor(computes: &str, says: &str) -> Implementation {
-        Implementation { kernel: Arc::new(kernel(computes)), reference: Some(Arc::new(kernel(says))) }
+        Implementation { kernel: Arc::new(kernel(computes)), reference: Some(Arc::new(kernel(says))), source: None }
     }
 
     /// What is found in drawn cases, each with two relations.

@@ -42,7 +42,7 @@ impl Poison {
 }
 
 /// A NaN that no kernel computes: outputs hold it until they are written.
-fn canary(dtype: Dtype) -> u32 {
+pub(crate) fn canary(dtype: Dtype) -> u32 {
     dtype.nan_bits() | dtype.sign_mask() | if dtype.bits() > 8 { 0x2a } else { 0 }
 }
 

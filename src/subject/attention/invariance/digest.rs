@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The recipes of a kernel in its reference form; `None` where it has none.
 pub(super) fn kernel(of: &Implementation) -> Option<Implementation> {
     let reference = of.reference.clone()?;
-    Some(Implementation { kernel: Arc::new(Digests(reference.clone())), reference: Some(reference) })
+    Some(Implementation { kernel: Arc::new(Digests(reference.clone())), reference: Some(reference), source: None })
 }
 
 struct Digests(Arc<Reference>);

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 /// The text being read; remembers where each field stands, for errors found later.
-pub(super) struct Reader<'t> {
+pub(crate) struct Reader<'t> {
     pub file: &'t str,
     pub text: &'t str,
     places: RefCell<BTreeMap<String, usize>>,
@@ -18,6 +18,28 @@ pub(super) struct Reader<'t> {
 impl<'t> Reader<'t> {
     pub fn new(file: &'t str, text: &'t str) -> Self {
         Reader { file, text, places: RefCell::new(BTreeMap::new()) }
+    }
+
+    /// The text as TOML of this format.
+    ///
+    /// # Errors
+    /// Text that is not TOML, or says that it is of another format: a file of a later one may well have fields that are unknown here.
+    pub fn document(&self, format: u32) -> Result<Spanned<DeTable<'t>>, InputError> {
+        let text = self.text;
+        let document = DeTable::parse(text).map_err(|error| {
+            let line = error
+                .span()
+                .map(|span| text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1);
+            InputError { line, ..InputError::new(self.file, format!("not TOML: {}", shorten(error.message()))) }
+        })?;
+        if let Some(said) = document.get_ref().get("format")
+            && let Some(integer) = said.get_ref().as_integer()
+            && integer.to_string() != format.to_string()
+        {
+            let found = shorten(&integer.to_string());
+            return Err(self.error(said.span().start, "format", format!("is {found}; this version reads format {format}")));
+        }
+        Ok(document)
     }
 
     pub fn error(&self, at: usize, field: impl Into<String>, reason: impl Into<String>) -> InputError {
@@ -42,7 +64,7 @@ impl<'t> Reader<'t> {
 }
 
 /// A table whose keys have been checked.
-pub(super) struct Section<'a, 't> {
+pub(crate) struct Section<'a, 't> {
     reader: &'a Reader<'t>,
     path: String,
     at: usize,
@@ -123,7 +145,7 @@ fn place(key: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) -> usize {
 }
 
 /// A value and where it stands.
-pub(super) struct Field<'a, 't> {
+pub(crate) struct Field<'a, 't> {
     reader: &'a Reader<'t>,
     pub path: String,
     pub at: usize,

@@ -59,7 +59,7 @@
 //! score.order = "sequential"
 //! ```
 //!
-//! A kernel of another crate is named, not spelled out, and only that crate's own [suite](crate::suite) replays it:
+//! A kernel from outside is named, not spelled out:
 //!
 //! ```text
 //! [run.infer]
@@ -67,7 +67,12 @@
 //! name = "tiny-attention"
 //! version = "0.1.0"
 //! device = "cpu"
+//! digest = "9f86d081884c7d65..."                # absent: it has none
+//! source = "process:python my_kernel.py"       # the words of the command line that named it; absent: a Rust type
 //! ```
+//!
+//! `source` is there to be read, and is never run: a file must not be able to start a program. A replay needs the same words on its
+//! command line (the refusal prints them); a Rust type is replayed by its own crate's [suite](crate::suite).
 //!
 //! Literal values are hex patterns, one string for each row (or position) with ` | ` between heads, sequences in problem order.
 //! Integers above 2^63 - 1, which TOML does not promise to keep, are hex strings.
@@ -79,7 +84,7 @@
 //! `context_shards` and `context_length`, and `head_ranks` in `[train]` and `[infer]`; absent means 1. **Knobs** of the kernel's own
 //! that are off their default: `knobs = { num_splits = "2" }` in `[train]` and `[infer]`.
 
-mod fields;
+pub(crate) mod fields;
 mod parse;
 mod print;
 #[cfg(test)]
@@ -134,11 +139,12 @@ pub const ORACLES: [&str; 3] = ["enclosure", "mpfr", "off"];
 pub enum KernelText {
     /// `kernel = "ref"`: the reference kernel, spelled out.
     Reference(KernelFields),
-    /// `kernel = "external"`: a kernel that only its own crate holds.
+    /// `kernel = "external"`: a kernel from outside.
     External(External),
 }
 
-/// Who an external kernel is. A file cannot rebuild it: it is replayed by the [suite](crate::suite) of the kernel's own crate.
+/// Who an external kernel is. A file cannot rebuild it: it is named on the command line, or replayed by the [suite](crate::suite) of the
+/// kernel's own crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct External {
     /// Its name, one line.
@@ -147,6 +153,10 @@ pub struct External {
     pub version: String,
     /// Where it ran, one line.
     pub device: String,
+    /// The digest of its source, one line.
+    pub digest: Option<String>,
+    /// The words under which a command line named it, one line. Never run.
+    pub source: Option<String>,
 }
 
 impl fmt::Display for External {
@@ -161,7 +171,7 @@ impl fmt::Display for External {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFields(pub Vec<(String, String)>);
 
-/// What `kernel` may be: the reference, or a kernel of another crate.
+/// What `kernel` may be: the reference, or a kernel from outside.
 const KERNELS: [&str; 2] = ["ref", "external"];
 
 /// Regime names, in the order of [`super::Regime`].

@@ -11,7 +11,6 @@ use crate::subject::attention::{
 };
 use std::io::Read as _;
 use std::path::Path;
-use toml::de::DeTable;
 
 /// Reads, parses and validates a case file.
 ///
@@ -47,19 +46,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<CaseFile, InputError> {
         return Err(oversized(file_name));
     }
     let reader = Reader::new(file_name, text);
-    let document = DeTable::parse(text).map_err(|error| {
-        let line =
-            error.span().map(|span| text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1);
-        InputError { line, ..InputError::new(file_name, format!("not TOML: {}", shorten(error.message()))) }
-    })?;
-    // The format first: a file of a later one may well have fields that are unknown here.
-    if let Some(format) = document.get_ref().get("format")
-        && let Some(integer) = format.get_ref().as_integer()
-        && integer.to_string() != FORMAT.to_string()
-    {
-        let found = shorten(&integer.to_string());
-        return Err(reader.error(format.span().start, "format", format!("is {found}; this version reads format {FORMAT}")));
-    }
+    let document = reader.document(FORMAT)?;
     let top = Section::top(&reader, &document, &["format", "problem", "train", "infer", "data", "run"])?;
     top.need("format")?.u32()?;
     let problem = problem(&top.need("problem")?)?;
@@ -324,9 +311,16 @@ fn run(field: &Field<'_, '_>) -> Result<Run, InputError> {
 fn kernel(field: &Field<'_, '_>) -> Result<KernelText, InputError> {
     let section = field.open()?;
     if section.need("kernel")?.choice("kernel", &KERNELS)? == 1 {
-        let section = field.table(&["kernel", "name", "version", "device"])?;
+        let section = field.table(&["kernel", "name", "version", "device", "digest", "source"])?;
         let line = |name: &str| section.need(name)?.one_line();
-        return Ok(KernelText::External(External { name: line("name")?, version: line("version")?, device: line("device")? }));
+        let maybe = |name: &str| section.get(name).map(|field| field.one_line()).transpose();
+        return Ok(KernelText::External(External {
+            name: line("name")?,
+            version: line("version")?,
+            device: line("device")?,
+            digest: maybe("digest")?,
+            source: maybe("source")?,
+        }));
     }
     let mut pairs = Vec::new();
     for (name, field) in section.leaves()? {

@@ -244,11 +244,13 @@ impl Text {
                         self.line(format_args!("{} = {}", dotted(field), kernel_value(value)));
                     }
                 }
-                KernelText::External(External { name, version, device }) => {
+                KernelText::External(External { name, version, device, digest, source }) => {
                     self.field("kernel", quoted(KERNELS[1]));
                     self.field("name", quoted(name));
                     self.field("version", quoted(version));
                     self.field("device", quoted(device));
+                    self.optional("digest", digest.as_deref().map(quoted));
+                    self.optional("source", source.as_deref().map(quoted));
                 }
             }
         }

@@ -150,7 +150,9 @@ impl Choices {
     fn kernel(&mut self) -> KernelText {
         if self.below(4) == 3 {
             let mut line = || ["tiny", "", "a \"b\" \\ \u{e9}"][self.below(3) as usize].to_string();
-            return KernelText::External(External { name: line(), version: line(), device: line() });
+            let (name, version, device) = (line(), line(), line());
+            let [digest, source] = [line(), line()].map(|text| (text != "tiny").then_some(text));
+            return KernelText::External(External { name, version, device, digest, source });
         }
         let values =
             ["sequential", "true", "64", "lanes(8)", "-inf", "-0", "1e5", "a \"b\" \\ \u{e9}", "", "0x10", "9223372036854775808"];

@@ -173,14 +173,21 @@ fn external_text() -> String {
 fn an_external_kernel_is_named_in_canonical_form() {
     let file = parse(&external_text(), "x.case").unwrap();
     assert_eq!(print(&file), external_text());
-    let named = External { name: "tiny".into(), version: "0.1.0".into(), device: "cpu".into() };
+    let (digest, source) = (None, None);
+    let named = External { name: "tiny".into(), version: "0.1.0".into(), device: "cpu".into(), digest, source };
     assert_eq!(named.to_string(), "tiny 0.1.0 (cpu)");
-    assert_eq!(file.run.infer, KernelText::External(named));
+    assert_eq!(file.run.infer, KernelText::External(named.clone()));
+    let whole = format!("{}digest = \"00ff\"\nsource = \"process:python 'my kernel.py'\"\n", external_text());
+    let file = parse(&whole, "x.case").unwrap();
+    assert_eq!(print(&file), whole);
+    let (digest, source) = (Some("00ff".into()), Some("process:python 'my kernel.py'".into()));
+    assert_eq!(file.run.infer, KernelText::External(External { digest, source, ..named }));
     for (from, to, field, reason) in [
         ("version = \"0.1.0\"\n", "", "run.infer.version", "missing field"),
         ("device", "score.order = \"sequential\"\ndevice", "run.infer.score", "unknown field `score`"),
         ("\"tiny\"", "\"ti\\nny\"", "run.infer.name", "must be one line"),
         ("\"tiny\"", "7", "run.infer.name", "expected a string"),
+        ("device", "source = \"process:a\\u001b[2J\"\ndevice", "run.infer.source", "must be one line"),
         ("\"external\"", "\"extern\"", "run.infer.kernel", "unknown kernel `extern`"),
     ] {
         let refused = parse(&external_text().replace(from, to), "x.case").unwrap_err().to_string();

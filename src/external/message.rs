@@ -1,1 +1,0 @@
-//! What frames say: hello, welcome, calls and their answers.
