@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-/// Libraries of this run. A library is never unloaded, so its file stays too.
-static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| tempfile::tempdir().expect("a temporary folder").keep());
+/// Libraries of this run, in the target folder. A library is never unloaded, so its file stays too.
+static FOLDER: LazyLock<PathBuf> =
+    LazyLock::new(|| tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder").keep());
 static C: LazyLock<PathBuf> = LazyLock::new(|| example("c-kernel", ""));
 static CPP: LazyLock<PathBuf> = LazyLock::new(|| example("cpp-kernel", ""));
 
