@@ -96,7 +96,7 @@ class Kernel:
         self.features = capabilities.names("feature", features, capabilities.FEATURES)
         self.formats = capabilities.formats(formats)
         self.head_dims = capabilities.head_dims(head_dims)
-        self.page_sizes = None if page_sizes is None else [int(size) for size in page_sizes]
+        self.page_sizes = capabilities.page_sizes(page_sizes)
         self.max_rows = max_rows
         self.empty_rows = empty_rows
         self.empty_sequences = empty_sequences
