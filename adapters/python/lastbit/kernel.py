@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -221,6 +222,7 @@ class Kernel:
                 f"{sys.argv[0]} is a kernel for lastbit, which drives it over its stdin. To try it: lastbit-check {sys.argv[0]}"
             )
         channel = pipe.claim()
+        faulthandler.enable()  # a segmentation fault leaves Python's stack on stderr, which lastbit shows
         server = Server(self, channel)
         self._running = True
         sys.exit(server.run())
