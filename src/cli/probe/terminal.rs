@@ -49,7 +49,7 @@ fn wrong(out: &mut String, page: &Page) {
 }
 
 fn one_format(out: &mut String, page: &FormatPage) {
-    let name = words::heading(page);
+    let name = words::format(page.format);
     let _ = writeln!(out, "\n{name}\n{}", "-".repeat(name.len()));
     for recipe in &page.recipes {
         let lines = words::recipe(recipe);
@@ -66,16 +66,19 @@ fn one_format(out: &mut String, page: &FormatPage) {
         row(out, 2, if n == 0 { "accuracy" } else { "" }, line);
     }
     out.push('\n');
-    let mut lines = words::relations(page);
-    lines.insert(0, ["relation", "path", "", "normal data", "designed", "asked"].map(str::to_owned));
+    let words::Table { mut lines, caption } = words::relations(page);
+    lines.insert(0, ["relation", "path", "", "normal data", "designed", ""].map(str::to_owned));
     let widths: Vec<usize> = (0..5).map(|n| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0)).collect();
     for line in &lines {
         let cells: Vec<String> = line[..5].iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
         let _ = writeln!(out, "  {}", format!("{}  {}", cells.join("  "), line[5]).trim_end());
     }
+    if !caption.is_empty() {
+        let _ = writeln!(out, "\n  {caption}.");
+    }
     let minimals = words::minimals(page);
     if !minimals.is_empty() {
-        out.push_str("\n  smallest cases\n");
+        out.push_str("\n  Smallest cases\n");
     }
     for (change, minimal) in minimals {
         let _ = writeln!(out, "    {change}");

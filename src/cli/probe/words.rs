@@ -1,12 +1,11 @@
 //! A page's parts in words, the same for a terminal and for Markdown.
 
-use crate::number::Dtype;
 use crate::subject::attention::capabilities::Format;
 use crate::subject::attention::conventions::Conventions;
 use crate::subject::attention::kernel::Identity;
 use crate::subject::attention::probe::page::{
     Answer, Break, Change, Class, Declared, FormatPage, Judged, Minimal, Outcome, Page, Recipe, Relation, Repeat, Repeated, Seen,
-    Share, Trial, Tried,
+    Share, Trial,
 };
 
 /// Hex digits of a digest that are shown.
@@ -78,10 +77,7 @@ pub(super) fn conventions(declared: &Conventions) -> String {
 }
 
 pub(super) fn format(format: Format) -> String {
-    match format.out == format.storage {
-        true => format.storage.to_string(),
-        false => format!("{} -> {}", format.storage, format.out),
-    }
+    format.to_string()
 }
 
 /// What works of one kind of capability, and a line for each that does not.
@@ -128,25 +124,41 @@ pub(super) fn change(change: Change) -> String {
     }
 }
 
-/// A line of the table of relations: the change, its path, what was seen, the shares on normal and on designed data, and the sample.
-pub(super) fn relations(page: &FormatPage) -> Vec<[String; 6]> {
+/// The table of relations.
+pub(super) struct Table {
+    /// The change, its path, what was seen, the shares on normal and on designed data, and what was changed.
+    pub(super) lines: Vec<[String; 6]>,
+    /// The sample that the lines have in common.
+    pub(super) caption: String,
+}
+
+pub(super) fn relations(page: &FormatPage) -> Table {
+    let samples: Vec<String> = page.relations.iter().filter_map(sample).collect();
+    let common = samples.iter().max_by_key(|sample| samples.iter().filter(|it| it == sample).count()).cloned();
     let mut lines: Vec<[String; 6]> = Vec::new();
     for relation in &page.relations {
         let path = relation.path.map_or("both".to_owned(), |path| path.to_string());
-        let [verdict, normal, designed, over] = seen(relation);
-        let new = [change(relation.change), path, verdict, normal, designed, over];
-        // Both paths alike: one line.
-        match lines.last_mut() {
-            Some(last) if last[0] == new[0] && last[1] == "train" && new[1] == "infer" && last[2..] == new[2..] => {
-                last[1] = "each".to_owned();
-            }
-            _ => lines.push(new),
+        let [verdict, normal, designed, about] = seen(relation, common.as_deref());
+        let new = [change(relation.change), path, verdict, normal, designed, about];
+        // Each path alike: one line.
+        let same = |it: &[String; 6]| it[1] == "train" && new[1] == "infer" && it[0] == new[0] && it[2..] == new[2..];
+        match lines.iter_mut().rev().take(2).find(|it| same(it)) {
+            Some(line) => line[1] = "each".to_owned(),
+            None => lines.push(new),
         }
     }
-    lines
+    let caption = common.map_or(String::new(), |common| format!("Each asked of {common} unless it says otherwise"));
+    Table { lines, caption }
 }
 
-fn seen(relation: &Relation) -> [String; 4] {
+/// Lengths and number of the cases of a relation; `None` where there are none.
+fn sample(relation: &Relation) -> Option<String> {
+    let Seen::Tried(tried) = &relation.seen else { return None };
+    let (least, most) = tried.lengths?;
+    Some(format!("{} cases of {least} to {most} positions", count(tried.comparisons)))
+}
+
+fn seen(relation: &Relation, common: Option<&str>) -> [String; 4] {
     match &relation.seen {
         Seen::NotTried(why) => ["not tried".to_owned(), String::new(), String::new(), line(why)],
         Seen::Tried(tried) => {
@@ -154,7 +166,13 @@ fn seen(relation: &Relation) -> [String; 4] {
                 None => "holds".to_owned(),
                 Some(it) => breaks(it),
             };
-            [verdict, share(tried.normal), share(tried.designed), over(relation, tried)]
+            let mut about = if relation.path.is_some() { vec![relation.about.clone()] } else { Vec::new() };
+            about.extend(sample(relation).filter(|it| Some(it.as_str()) != common));
+            if tried.left_out > 0 {
+                let why = tried.why_left_out.as_deref().unwrap_or("failed");
+                about.push(format!("{} left out: {}", count(tried.left_out), line(why)));
+            }
+            [verdict, share(tried.normal), share(tried.designed), about.join("; ")]
         }
     }
 }
@@ -166,32 +184,16 @@ pub(super) fn breaks(it: &Break) -> String {
     format!("breaks at {}{batch}{value}", it.positions)
 }
 
-fn over(relation: &Relation, tried: &Tried) -> String {
-    let mut parts = Vec::new();
-    if relation.path.is_some() {
-        parts.push(relation.about.clone());
-    }
-    if let Some((least, most)) = tried.lengths {
-        parts.push(format!("{least} to {most} positions"));
-    }
-    parts.push(format!("{} cases", count(tried.comparisons)));
-    if tried.left_out > 0 {
-        parts.push(format!("{} left out", count(tried.left_out)));
-    }
-    parts.join("; ")
-}
-
 /// The smallest cases of a format, with the change that they are of.
 pub(super) fn minimals(page: &FormatPage) -> Vec<(String, &Minimal)> {
     let of = |relation: &Relation| match &relation.path {
         Some(path) => format!("{} ({path})", change(relation.change)),
         None => change(relation.change),
     };
-    let kept = |relation: &'_ Relation| -> Option<String> { Some(of(relation)) };
     page.relations
         .iter()
         .filter_map(|relation| match &relation.seen {
-            Seen::Tried(tried) => tried.breaks.as_ref()?.minimal.as_ref().and_then(|it| Some((kept(relation)?, it))),
+            Seen::Tried(tried) => tried.breaks.as_ref()?.minimal.as_ref().map(|it| (of(relation), it)),
             Seen::NotTried(_) => None,
         })
         .collect()
@@ -219,7 +221,7 @@ pub(super) fn accuracy(judged: &Judged) -> Vec<String> {
     lines
 }
 
-fn times(share: f64) -> String {
+pub(super) fn times(share: f64) -> String {
     if share >= 0.01 || share == 0.0 { format!("{share:.2}") } else { "below 0.01".to_owned() }
 }
 
@@ -273,11 +275,13 @@ pub(super) fn verdict(page: &Page) -> String {
     }
 }
 
-/// Formats whose results are the kernel's own; for headings.
-pub(super) fn heading(page: &FormatPage) -> String {
-    let name = match page.format.storage {
-        Dtype::F32 | Dtype::F16 | Dtype::BF16 => format(page.format),
-        other => other.to_string(),
-    };
-    name
+/// Whether a kernel repeats itself, in a cell.
+pub(super) fn repeats(page: &Page) -> &'static str {
+    let differs = page.repeats.iter().any(|it| matches!(it.seen, Repeated::Differs { .. }));
+    let tried = page.repeats.iter().any(|it| matches!(it.seen, Repeated::Same(_)));
+    match (differs, tried) {
+        (true, _) => "**WRONG**",
+        (false, true) => "yes",
+        (false, false) => "not tried",
+    }
 }

@@ -216,6 +216,8 @@ pub struct Tried {
     pub comparisons: u64,
     /// Cases that were not compared: the kernel refused them, or failed.
     pub left_out: u64,
+    /// Why the first of them was not.
+    pub why_left_out: Option<String>,
     /// Positions of the shortest and longest sequence compared.
     pub lengths: Option<(u32, u32)>,
     /// Batch sizes compared, where the change is one of company: the fewest and the most.

@@ -2,13 +2,13 @@
 
 use super::Probing;
 use super::minimal::minimal;
-use super::page::{Break, Relation, Seen, Tried, Wrong};
+use super::page::{Break, Minimal, Relation, Seen, Tried, Wrong};
 use super::question::{Asked, Question, questions};
 use super::sample::{Place, places};
 use crate::finding::{Comparison, Finding, Path, Verdict};
 use crate::number::Dtype;
 use crate::subject::attention::capabilities::Format;
-use crate::subject::attention::check::Pair;
+use crate::subject::attention::check::{Pair, Scratch, stopped};
 use crate::subject::attention::drive::{Poison, element_index, row_index};
 use crate::subject::attention::scope::Scope;
 use crate::subject::attention::trial::{Checks, Trial};
@@ -43,7 +43,6 @@ pub(super) fn relations(probing: &mut Probing<'_>, format: Format, wrong: &mut V
 
 fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &mut Vec<Wrong>) -> Seen {
     let mut tried = Tried::default();
-    let mut refused: Option<String> = None;
     let mut fault: Option<(Trial, Finding)> = None;
     let mut breaking: Vec<Breaking> = Vec::new();
     let scope = probing.attention.pair.scope();
@@ -51,16 +50,16 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
         let Some(asked) = question.ask(&probing.terms, format, place, probing.options.seed) else { continue };
         if let Some(reason) = beyond(&scope, &asked) {
             tried.left_out += 1;
-            refused.get_or_insert(reason);
+            tried.why_left_out.get_or_insert(reason);
             continue;
         }
         let verdict = verdict(&probing.attention.pair, &asked, &mut probing.scratch);
-        let Compared { o, lse, finding, stopped } = read(&verdict, &asked);
+        let Compared { o, lse, finding, stopped } = read(&verdict);
         if let Some(stopped) = stopped {
             tried.left_out += 1;
             match stopped {
                 Finding::Skipped { reason } => {
-                    refused.get_or_insert_with(|| reason.clone());
+                    tried.why_left_out.get_or_insert_with(|| reason.clone());
                 }
                 other => {
                     fault.get_or_insert_with(|| (trial(&asked), other.clone()));
@@ -96,7 +95,7 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
     if tried.comparisons == 0 {
         let nothing = "the question fits no case of the sample".to_owned();
         let failed = if tried.left_out > 0 { "every call failed".to_owned() } else { nothing };
-        return Seen::NotTried(refused.map_or(failed, |reason| format!("refused: {reason}")));
+        return Seen::NotTried(tried.why_left_out.unwrap_or(failed));
     }
     tried.breaks = first_break(probing, &question.file_name(format), breaking);
     Seen::Tried(Box::new(tried))
@@ -131,7 +130,7 @@ struct Compared<'a> {
     stopped: Option<&'a Finding>,
 }
 
-fn read<'a>(verdict: &'a Verdict, asked: &Asked) -> Compared<'a> {
+fn read(verdict: &Verdict) -> Compared<'_> {
     let differing = |output: &str| {
         let of = verdict.findings.iter().filter_map(Finding::difference).filter(|it| it.output == output);
         of.map(|it| it.differing).sum()
@@ -142,12 +141,11 @@ fn read<'a>(verdict: &'a Verdict, asked: &Asked) -> Compared<'a> {
     let nothing = o == 0 || verdict.findings.iter().any(|it| matches!(it, Finding::Fault { .. }));
     let stopped = verdict.findings.iter().find(|it| matches!(it, Finding::Fault { .. } | Finding::Skipped { .. }));
     let stopped = stopped.filter(|_| nothing);
-    debug_assert!(asked.relation.is_some() || verdict.relations == 0);
     Compared { o: (differing("o"), o), lse: (differing("lse"), lse), finding, stopped }
 }
 
 /// Runs a case of a question. Of training against inference only the rows that the question is about are compared.
-fn verdict(pair: &Pair, asked: &Asked, scratch: &mut crate::subject::attention::check::Scratch) -> Verdict {
+fn verdict(pair: &Pair, asked: &Asked, scratch: &mut Scratch) -> Verdict {
     if asked.relation.is_some() {
         return pair.check(&trial(asked), scratch);
     }
@@ -158,7 +156,7 @@ fn verdict(pair: &Pair, asked: &Asked, scratch: &mut crate::subject::attention::
     for path in Path::BOTH {
         match pair.drive(path, case, &inputs, Poison::Nan, None) {
             Ok(produced) => sides.push(produced),
-            Err(stop) => verdict.findings.push(crate::subject::attention::check::stopped(path, stop, None)),
+            Err(stop) => verdict.findings.push(stopped(path, stop, None)),
         }
     }
     let [train, infer] = &sides[..] else { return verdict };
@@ -190,7 +188,7 @@ fn first_break(probing: &mut Probing<'_>, file: &str, mut breaking: Vec<Breaking
     for it in breaking.iter().take(STARTS) {
         let Some(found) = minimal(probing, &it.trial, &it.finding, file) else { continue };
         positions = positions.min(found.positions);
-        let best = smallest.as_ref().is_none_or(|best: &super::page::Minimal| found.positions < best.positions);
+        let best = smallest.as_ref().is_none_or(|best: &Minimal| found.positions < best.positions);
         if best {
             smallest = Some(found);
         }

@@ -10,6 +10,7 @@ use crate::subject::attention::Case;
 use crate::subject::attention::check::Pair;
 use crate::subject::attention::drive::{Poison, Produced};
 use crate::subject::attention::implementation::Implementation;
+use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::show::summary;
 
 /// How often a call is made again.
@@ -103,13 +104,7 @@ fn firsts(probing: &Probing<'_>, kernel: &Implementation) -> Vec<First> {
 }
 
 fn run(kernel: &Implementation, path: Path, case: &Case) -> Option<Produced> {
-    let pair = Pair {
-        train: kernel.clone(),
-        infer: kernel.clone(),
-        oracle: crate::subject::attention::oracle::Mode::Off,
-        captured: None,
-        witness: false,
-    };
+    let pair = Pair { train: kernel.clone(), infer: kernel.clone(), oracle: Mode::Off, captured: None, witness: false };
     pair.drive(path, case, &pair.inputs(case), Poison::Nan, None).ok()
 }
 

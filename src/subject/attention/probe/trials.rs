@@ -5,12 +5,14 @@ use super::minimal::element;
 use super::page::{Declared, Outcome, Trial, Wrong};
 use super::sample::{Shape, one_step};
 use super::terms::Terms;
-use crate::finding::{Finding, Path};
+use crate::finding::{Finding, Path, Verdict};
 use crate::number::Dtype;
 use crate::source::mix;
 use crate::subject::attention::capabilities::{Form, Format, HeadDims};
-use crate::subject::attention::drive::Poison;
+use crate::subject::attention::drive::{Poison, Produced, Stop};
 use crate::subject::attention::feature::Feature;
+use crate::subject::attention::judge::judge;
+use crate::subject::attention::oracle::{Mode, Oracle};
 use crate::subject::attention::trial::{Checks, Trial as Asked};
 use crate::subject::attention::validate;
 use crate::subject::attention::{Anchor, Cache, Case, ContextParallel, Data, Fp8Kv, Mask, Regime, Shards, Side, TrainLayout};
@@ -18,11 +20,14 @@ use crate::subject::attention::{Anchor, Cache, Case, ContextParallel, Data, Fp8K
 /// Rows and positions of the cases: decode, a whole sequence, a part of one, and one past a block.
 const SHAPES: [&[(u32, u32)]; 4] = [&[(1, 9)], &[(6, 6)], &[(5, 9)], &[(3, 70)]];
 
+/// Makes the case for a shape.
+type Make<'t> = Box<dyn Fn(&Terms<'_>, &[(u32, u32)]) -> Case + 't>;
+
 /// What is tried: a name, and the cases for one shape.
 struct Try<'t> {
     of: Declared,
     what: String,
-    shape: Box<dyn Fn(&Terms<'_>, &[(u32, u32)]) -> Case + 't>,
+    shape: Make<'t>,
     paths: Vec<Path>,
     /// Whether the kernel says so in so many words.
     explicit: bool,
@@ -47,12 +52,10 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>, wrong: &mut Vec<Wrong>) -> Trial 
         let inputs = probing.attention.pair.inputs(&case);
         for &path in &paths {
             // The path alone: the other may not have the form.
-            match probing.attention.pair.drive(path, &case, &inputs, Poison::Nan, None) {
-                Err(crate::subject::attention::drive::Stop::Unsupported(reason)) => {
-                    refused.get_or_insert(reason);
-                    continue;
-                }
-                Ok(_) | Err(_) => {}
+            let result = probing.attention.pair.drive(path, &case, &inputs, Poison::Nan, None);
+            if let Err(Stop::Unsupported(reason)) = result {
+                refused.get_or_insert(reason);
+                continue;
             }
             let trial = Asked::new(case.clone(), Checks::Only { oracle: true, pair: false, relation: None });
             let verdict = probing.attention.pair.check(&trial, &mut probing.scratch);
@@ -127,16 +130,16 @@ fn hint(probing: &Probing<'_>, asked: &Asked, finding: &Finding) -> String {
 }
 
 /// Whether results are within their bounds for another case than the one they were made for.
-fn as_if(probing: &Probing<'_>, path: Path, produced: &crate::subject::attention::drive::Produced, case: &Case) -> bool {
+fn as_if(probing: &Probing<'_>, path: Path, produced: &Produced, case: &Case) -> bool {
     let pair = &probing.attention.pair;
-    let mut verdict = crate::finding::Verdict::default();
-    let mut oracle = crate::subject::attention::oracle::Oracle::new(crate::subject::attention::oracle::Mode::Enclosure);
+    let mut verdict = Verdict::default();
+    let mut oracle = Oracle::new(Mode::Enclosure);
     let inputs = pair.inputs(case);
     let sides = match path {
         Path::Train => [(&pair.train, Some(produced)), (&pair.infer, None)],
         Path::Infer => [(&pair.train, None), (&pair.infer, Some(produced))],
     };
-    crate::subject::attention::judge::judge(case, &inputs, sides, &mut [], &mut oracle, &mut verdict);
+    judge(case, &inputs, sides, &mut [], &mut oracle, &mut verdict);
     verdict.accuracy.judged > 0 && verdict.findings.is_empty()
 }
 
