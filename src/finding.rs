@@ -475,6 +475,8 @@ pub struct Verdict {
     pub accuracy: Accuracy,
     /// Metamorphic relations that were run.
     pub relations: u64,
+    /// Elements of `o` and of `lse` whose bits were compared under relations.
+    pub related: [u64; 2],
     /// What was not drawn, or not compared, since a kernel does not do it: reasons, each once. No part of the verdict.
     pub left_out: Vec<String>,
     /// Relations that were not run since the changed case is beyond the kernel, with the reason.

@@ -137,6 +137,18 @@ fn a_narrow_kernel_is_never_asked_for_more() {
     }
 }
 
+/// A case from a file may be beyond a kernel: it is not asked.
+#[test]
+fn a_case_beyond_what_is_declared_is_skipped() {
+    let everything = limited(Capabilities::default(), |_, _| {});
+    let mut trial = against(everything, Mode::Off).draw(1, 0);
+    trial.case.infer.cache = Cache::Contiguous { spare: 0 };
+    let never = limited(narrow(), |_, _| panic!("asked"));
+    let attention = against(never, Mode::Off);
+    let verdict = attention.check(&trial, &mut attention.scratch());
+    assert!(verdict.findings.iter().all(|it| matches!(it, Finding::Skipped { .. })) && verdict.compared == 0, "{verdict:?}");
+}
+
 #[test]
 fn shrinking_stays_inside() {
     let long = |call: Call<'_>, outputs: &mut Outputs<'_>| {

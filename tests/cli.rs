@@ -111,6 +111,18 @@ fn left_out_is_shown_and_passes() {
         let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
         assert!(summary["left_out"][&reason].as_u64().is_some_and(|count| count > 30), "{summary}");
         assert_eq!((&summary["skipped"], &summary["writes_not_checked"]), (&0.into(), &serde_json::json!([])), "{summary}");
+        // A run in two parts counts as one.
+        let option = format!("--{side}");
+        let part = |more: &[&str]| {
+            let arguments = [&["fuzz", "--out", side, "--format", "json", &option, kernel], more].concat();
+            last_json(&folder.lastbit(&arguments))
+        };
+        let first = part(&["--cases", "20"]);
+        let both = part(&["--cases", "60", "--resume"]);
+        assert_ne!(first["left_out"], both["left_out"]);
+        for field in ["left_out", "relations_left_out", "set_aside"] {
+            assert_eq!(both[field], summary[field], "{field}");
+        }
     }
 }
 

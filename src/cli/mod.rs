@@ -10,6 +10,7 @@ mod kept_case;
 mod kernel_fields;
 mod kernels;
 mod out_folder;
+mod probe;
 mod progress;
 mod replay;
 mod run_summary;
@@ -72,6 +73,8 @@ enum Command {
     Shrink(shrink::Options),
     /// Print a case in words, with its sequences, pages and steps
     Show(show::Options),
+    /// Ask one kernel everything: what works, what repeats, which relations hold, how accurate it is, which arithmetic it follows
+    Probe(probe::Options),
     /// List the reference presets and their numerics, or print what named kernels say of themselves
     Kernels(kernels::Options),
     /// Answer kernel calls on stdin and stdout, as a kernel process (docs/protocol.md)
@@ -96,6 +99,7 @@ pub fn main() -> u8 {
         Command::Replay(options) => replay::run(&options, consent),
         Command::Shrink(options) => shrink::run(&options, consent),
         Command::Show(options) => show::run(&options),
+        Command::Probe(options) => probe::run(&options, consent),
         Command::Kernels(options) => kernels::run(&options, consent),
         Command::Serve(options) => serve::run(&options, consent),
         Command::Invariance(options) => invariance::run(&options, consent),

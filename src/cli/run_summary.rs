@@ -247,3 +247,66 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
     let _ = writeln!(text, "results in {}", out.display());
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::Length;
+    use crate::subject::attention::capabilities::Capabilities;
+    use crate::subject::attention::check::Pair;
+    use crate::subject::attention::draw::Profile;
+    use crate::subject::attention::implementation::Implementation;
+    use crate::subject::attention::kernel::{AttentionKernel, Identity};
+    use crate::subject::attention::pin::Pins;
+    use crate::subject::attention::reference::Reference;
+    use std::sync::Arc;
+
+    struct Outside;
+
+    impl AttentionKernel for Outside {
+        fn identity(&self) -> Identity {
+            Identity::cpu("theirs", "1")
+        }
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { guarded: false, ..Capabilities::default() }
+        }
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_said() {
+        let job = Job {
+            train: "ref:aligned".into(),
+            infer: "theirs".into(),
+            seed: 1,
+            profile: Profile::Quick,
+            oracle: Mode::Off,
+            pins: Pins::default(),
+            data: None,
+            keep_going: false,
+            length: Length::Cases(1),
+        };
+        let (train, infer) = (Implementation::reference(Reference::default()), Implementation::kernel(Arc::new(Outside)));
+        let attention = Attention::of(Pair { train, infer, oracle: Mode::Off, captured: None, witness: false });
+        let statistics = Statistics {
+            left_out: [("lse (infer has none)".to_owned(), 9)].into(),
+            relations_left_out: [("pages: page sizes (infer: 16)".to_owned(), 4)].into(),
+            set_aside: 3,
+            ..Statistics::default()
+        };
+        let outcome = Outcome { job: &job, attention: &attention, statistics: &statistics, seconds: 1.0, report: &[] };
+        let text = human(&outcome, std::path::Path::new("out"));
+        for line in [
+            "left out: lse (infer has none), in 9 cases",
+            "relations left out: pages: page sizes (infer: 16), 4 times",
+            "writes not checked: infer (theirs)",
+            "set aside: 3 differences",
+        ] {
+            assert!(text.lines().any(|it| it.starts_with(line)), "{line}: {text}");
+        }
+        let summary = json_summary(&outcome);
+        assert_eq!(summary["writes_not_checked"], json!(["infer"]));
+        assert_eq!(summary["left_out"], json!({ "lse (infer has none)": 9 }));
+        assert_eq!(summary["relations_left_out"], json!({ "pages: page sizes (infer: 16)": 4 }));
+        assert_eq!(summary["set_aside"], 3);
+    }
+}

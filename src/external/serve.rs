@@ -3,14 +3,13 @@
 use super::frame::{Body, HEADER, Header, Kind, Layout, VERSION, frame};
 use super::message::answer;
 use super::message::call::{Received, Unreadable};
-use super::message::hello::{Hello, SharedMemory};
+use super::message::hello::Hello;
 use super::message::welcome::Welcome;
-use super::region::Region;
+use super::region::SharedRegions;
 use crate::number::Dtype;
 use crate::subject::attention::drive::canary;
 use crate::subject::attention::kernel::{AttentionKernel, Call, KernelError, Outputs};
 use crate::tensor::Tensor;
-use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -43,7 +42,7 @@ struct Server<'a, R, W> {
     kernel: &'a dyn AttentionKernel,
     input: BufReader<R>,
     output: W,
-    shared: Option<Regions>,
+    shared: Option<SharedRegions>,
     /// Vectors of former calls: fresh pages are what large tensors spend their time on.
     spare: Vec<Vec<u32>>,
 }
@@ -77,7 +76,7 @@ impl<R: Read, W: Write> Server<'_, R, W> {
             return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
         // Where it cannot be opened (another user, another container), everything goes over the pipe.
-        self.shared = hello.shared_memory.and_then(|shared| Regions::open(&shared).ok());
+        self.shared = hello.shared_memory.and_then(|shared| SharedRegions::open(&shared).ok());
         let welcome = Welcome::of(self.kernel, self.shared.is_some());
         self.send(header.id, Kind::Welcome, &welcome.body(), None)
     }
@@ -85,8 +84,7 @@ impl<R: Read, W: Write> Server<'_, R, W> {
     fn call(&mut self, header: Header) -> io::Result<()> {
         let received = if header.shared {
             let Some(regions) = &self.shared else { return Err(invalid("a body in shared memory, and there is none".into())) };
-            let mut region = Region { file: &regions.file, at: 0, end: regions.request_bytes };
-            Received::read(&mut region, header.length, &mut self.spare)
+            Received::read(&mut regions.request(), header.length, &mut self.spare)
         } else {
             Received::read(&mut self.input, header.length, &mut self.spare)
         };
@@ -143,10 +141,9 @@ impl<R: Read, W: Write> Server<'_, R, W> {
         let head = body.head();
         let length = head.len() as u64 + body.data_length();
         if let (Some(true), Some(regions)) = (shared, &self.shared)
-            && length <= regions.answer_bytes
+            && regions.hold(0, length)
         {
-            let from = regions.request_bytes;
-            let mut region = Region { file: &regions.file, at: from, end: from + regions.answer_bytes };
+            let mut region = regions.answer();
             region.write_all(&head)?;
             body.write_data(&mut region)?;
             self.output.write_all(&Header { kind, shared: true, id, length }.to_bytes())?;
@@ -169,24 +166,6 @@ fn run(kernel: &dyn AttentionKernel, call: Call<'_>, outputs: Outputs<'_>) -> Re
         Call::Varlen(call) => kernel.varlen(call, outputs),
         Call::Dense(call) => kernel.dense(call, outputs),
         Call::Paged(call) => kernel.paged(call, outputs),
-    }
-}
-
-/// The shared memory that hello named.
-struct Regions {
-    file: File,
-    request_bytes: u64,
-    answer_bytes: u64,
-}
-
-impl Regions {
-    fn open(shared: &SharedMemory) -> io::Result<Regions> {
-        let file = File::options().read(true).write(true).open(&shared.path)?;
-        let (request_bytes, answer_bytes) = (shared.request_bytes, shared.answer_bytes);
-        if request_bytes.checked_add(answer_bytes).is_none_or(|bytes| file.metadata().is_ok_and(|it| it.len() < bytes)) {
-            return Err(invalid("the file is shorter than its regions".into()));
-        }
-        Ok(Regions { file, request_bytes, answer_bytes })
     }
 }
 

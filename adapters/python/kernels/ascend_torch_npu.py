@@ -1,8 +1,8 @@
 """Ascend's torch_npu: npu_fusion_attention for training, npu_fused_infer_attention_score for serving.
 
-Not run. Written against Ascend/op-plugin docs/context/torch_npu-npu_fusion_attention.md at 0d8f401 and
-torch_npu-npu_fused_infer_attention_score.md at 0adf450, and called as vLLM-Ascend does (packed TND queries, paged cache). The layout of
-the training operator's softmax maxima depends on the version, so lse is left out.
+Not run. Written against Ascend/op-plugin docs/context/torch_npu-npu_fusion_attention.md at 0d8f401 and torch_npu-
+npu_fused_infer_attention_score.md at 0adf450, and called as vLLM-Ascend does (packed TND queries, paged cache). The layout of the
+training operator's softmax maxima depends on the version, so lse is left out.
 """
 
 import os

@@ -1,7 +1,8 @@
 """FlashAttention 2 (package `flash_attn`), or with LASTBIT_FA=3 FlashAttention 3 (`flash_attn_interface`, built from `hopper/`).
 
-Not run. Written against Dao-AILab/flash-attention 2.8.3: flash_attn/flash_attn_interface.py at 0053002, hopper/flash_attn_interface.py
-at 01afd16. ALiBi is left out: under a causal mask FlashAttention 2 adds slope * key instead, which shifts lse.
+Not run. Written against Dao-AILab/flash-attention 2.8.3: flash_attn/flash_attn_interface.py at 0053002,
+hopper/flash_attn_interface.py at 01afd16. ALiBi is left out: under a causal mask FlashAttention 2 adds slope * key instead, which
+shifts lse.
 """
 
 import importlib

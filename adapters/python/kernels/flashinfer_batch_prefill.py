@@ -1,7 +1,7 @@
 """FlashInfer's batch prefill wrappers: ragged keys for training's forward, paged keys for serving.
 
-Not run. Written against flashinfer-ai/flashinfer flashinfer/prefill.py at 002920b (0.6). lse is in base 2. A wrapper keeps the backend
-that `auto` chose at its first plan, so there is one for each layout and backend.
+Not run. Written against flashinfer-ai/flashinfer flashinfer/prefill.py at 002920b (0.6). lse is in base 2. A wrapper keeps the
+backend that `auto` chose at its first plan, so there is one for each layout and backend.
 """
 
 import functools
@@ -19,7 +19,7 @@ NUMERICS = "fa2,softmax.traverse=forward,grid.split=fixed_count(128)"
 kernel = lastbit.Kernel(
     "flashinfer-batch-prefill", version=flashinfer.__version__, device=DEVICE, arrays="torch", libraries=["flashinfer"], lse=True,
     forms=["varlen", "paged"], formats=["bf16", "f16"], head_dims=[64, 128, 256], empty_rows=False, empty_sequences=False,
-    features=["causal", "not_causal", "window", "softcap", "grouped_heads"], conventions={"lse_base": "2"},
+    features=["causal", "window", "softcap", "grouped_heads"], conventions={"lse_base": "2"},
     numerics={"bf16": NUMERICS, "f16": f"{NUMERICS},probs.dtype=f16"}, compiles=True,
     knobs={"backend": ["auto", "fa2", "fa3"], "layout": ["NHD", "HND"], "split_kv": ["auto", "disabled", "4_pages"]},
 )  # fmt: skip
@@ -33,11 +33,9 @@ def wrapper(kind, layout, backend):
 
 def plan(call):
     """What both plans take beyond lengths and heads."""
-    if call.window_right is not None:
-        raise lastbit.Unsupported("FlashInfer has windows to the left only")
     split = call.knobs["split_kv"]
     return {
-        "causal": call.causal is not None,
+        "causal": True,
         "window_left": -1 if call.window_left is None else call.window_left,
         "logits_soft_cap": call.softcap,
         "sm_scale": call.softmax_scale,

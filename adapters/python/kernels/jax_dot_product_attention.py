@@ -1,8 +1,8 @@
 """jax.nn.dot_product_attention over padded batches and a contiguous KV cache.
 
-Where arguments of the call can say the mask, they do (is_causal is top-left; key_value_seq_lengths counts from the left); else a boolean
-mask does. A row without keys gets the mean of all values, not zero, so such rows are declared as not supported. XLA takes its number of
-threads from XLA_FLAGS when it starts, so that is in the identity and no knob.
+Where arguments of the call can say the mask, they do (is_causal is top-left; key_value_seq_lengths counts from the left); else a
+boolean mask does. A row without keys gets the mean of all values, not zero, so such rows are declared as not supported. XLA takes
+its number of threads from XLA_FLAGS when it starts, so that is in the identity and no knob.
 """
 
 import os
@@ -39,7 +39,8 @@ def attend(call, q, k, v, mask, left=False):
     if left or not (same_positions or every_key):
         arguments = {"mask": mask[:, None]}
     else:
-        arguments = {"key_value_seq_lengths": np.array(call.kv_lens, np.int32), "is_causal": not every_key and call.causal is not None}
+        is_causal = call.causal is not None and not every_key
+        arguments = {"key_value_seq_lengths": np.array(call.kv_lens, np.int32), "is_causal": is_causal}
         if window != (None, None):
             arguments["local_window_size"] = tuple(max(mask.shape) if side is None else side for side in window)
     implementation = call.knobs.get("implementation", "xla")

@@ -1,6 +1,6 @@
 """Textbook attention in numpy: whole rows at once, softmax(q k^T * scale + bias) v in f32, rounded once at the end.
 
-    lastbit-check kernels/numpy_textbook.py
+lastbit-check kernels/numpy_textbook.py
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """ONNX Runtime's ai.onnx Attention (opset 24): padded batches, and a KV cache that is kept outside of the operator.
 
-Where rows and keys are the same positions, `is_causal` alone is the mask. Where all entries of a step have as many rows, as in decode,
-`nonpad_kv_seqlen` says how much of the cache is valid and moves the causal mask to the bottom right. Else a boolean mask says it all. In f16, scores and weights are stored in f16; softcap is left out, as it would be rounded to
-f16 after each of its steps, which no declaration has a word for.
+Where rows and keys are the same positions, `is_causal` alone is the mask. Where all entries of a step have as many rows, as in
+decode, `nonpad_kv_seqlen` says how much of the cache is valid and moves the causal mask to the bottom right. Else a boolean mask
+says it all. In f16, scores and weights are stored in f16, and softcap, which is left out, would be rounded after each step.
 """
 
 import functools
@@ -31,8 +31,8 @@ def session(dtype, masked, counted, threads, **attributes):
     types |= {"nonpad_kv_seqlen": TensorProto.INT64} if counted else {}
     inputs = ["Q", "K", "V", "attn_mask" if masked else "", "", "", "nonpad_kv_seqlen" if counted else ""]
     node = helper.make_node("Attention", inputs, ["Y"], **attributes)
-    value = lambda name, kind: helper.make_tensor_value_info(name, kind, [f"{name}_{i}" for i in range(1 if "_kv_" in name else 4)])
-    graph = helper.make_graph([node], "attention", [value(*item) for item in types.items()], [value("Y", element)])
+    *given, output = (helper.make_tensor_value_info(name, kind, None) for name, kind in [*types.items(), ("Y", element)])
+    graph = helper.make_graph([node], "attention", given, [output])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11).SerializeToString()
@@ -40,7 +40,7 @@ def session(dtype, masked, counted, threads, **attributes):
 
 
 def attend(call, q, k, v, mask, left=False):
-    """q [batch, rows, q_heads, d_qk], k and v [batch, keys, kv_heads, d], mask [batch, rows, keys]: o [batch, rows, q_heads, d_v]."""
+    """q [batch, rows, q_heads, d_qk], k and v [batch, keys, kv_heads, d], mask [batch, rows, keys]: o."""
     if 0 in mask.shape:
         return np.zeros((*q.shape[:3], call.d_v), q.dtype)
     # Masked values are multiplied by zero, so dead slots must be finite: engines zero their caches.
@@ -48,11 +48,9 @@ def attend(call, q, k, v, mask, left=False):
     feeds = {name: np.ascontiguousarray(x.swapaxes(1, 2)) for name, x in {"Q": q, "K": k, "V": v}.items()}
     windowed = (call.window_left, call.window_right) != (None, None)
     is_causal = call.causal is not None
-    if not left and is_causal and not windowed and (call.causal == "top_left" or call.q_lens == call.kv_lens):
-        pass
-    elif not left and not windowed and call.causal != "top_left" and min(call.q_lens) == q.shape[1]:
+    if not left and not windowed and call.causal != "top_left" and min(call.q_lens) == q.shape[1]:
         feeds["nonpad_kv_seqlen"] = np.array(call.kv_lens, np.int64)
-    else:
+    elif left or windowed or not is_causal or (call.causal == "bottom_right" and call.q_lens != call.kv_lens):
         feeds["attn_mask"], is_causal = mask[:, None], False
     run = session(
         q.dtype.type, "attn_mask" in feeds, "nonpad_kv_seqlen" in feeds, int(call.knobs["threads"]),

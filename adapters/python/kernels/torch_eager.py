@@ -1,9 +1,9 @@
-"""Attention of matrix products and a softmax, as `eager_attention_forward` of Hugging Face models writes it
-(transformers v4.57, models/llama/modeling_llama.py). LASTBIT_DEVICE=cuda for a GPU.
+"""Attention of matrix products and a softmax, as `eager_attention_forward` of Hugging Face models writes it (transformers v4.57,
+models/llama/modeling_llama.py). LASTBIT_DEVICE=cuda for a GPU.
 
-Scores stay in the storage format, the mask is added as the format's lowest number, the softmax runs in f32 and its weights are rounded
-back (`softmax=dtype`: in the storage format). The lowest number makes a row without keys the mean of all values: such rows are declared
-as not supported.
+Scores stay in the storage format, the mask is added as the format's lowest number, the softmax runs in f32 and its weights are
+rounded back (`softmax=dtype`: in the storage format). The lowest number makes a row without keys the mean of all values: such
+rows are declared as not supported.
 """
 
 import os
@@ -44,7 +44,8 @@ def attend(call, q, k, v, mask):
 
 @kernel.varlen
 def varlen(call):
-    return call.assemble([attend(call, q[None], k[None], v[None], call.mask(len(q), len(k))[None])[0] for q, k, v in call.sequences()])
+    parts = [attend(call, q[None], k[None], v[None], call.mask(len(q), len(k))[None]) for q, k, v in call.sequences()]
+    return call.assemble([o[0] for o in parts])
 
 
 @kernel.dense

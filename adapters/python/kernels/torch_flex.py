@@ -1,8 +1,8 @@
 """PyTorch's flex_attention (torch.nn.attention.flex_attention), with the mask as a mask_mod. LASTBIT_DEVICE=cuda for a GPU.
 
 Uncompiled, it is PyTorch's own reference: f32 scores, weights divided by their sum and then rounded to the storage format. With
-LASTBIT_COMPILE=1 there is a knob for the compiled kernel, which is what training runs; on a CPU that needs a C++ compiler and seconds for
-each new shape.
+LASTBIT_COMPILE=1 there is a knob for the compiled kernel, which is what training runs; on a CPU that needs a C++ compiler and
+seconds for each new shape.
 """
 
 import os

@@ -1,8 +1,8 @@
 """PyTorch's scaled_dot_product_attention, as training and Hugging Face style engines call it. LASTBIT_DEVICE=cuda for a GPU.
 
-Training: packed sequences one by one, padded batches with a boolean mask. Inference: the batch against a contiguous KV cache, cut to its
-longest entry (`cache=dynamic`) or whole (`cache=static`). `is_causal` is top-left in PyTorch, so it stands for the mask only where rows
-and keys are the same positions.
+Training: packed sequences one by one, padded batches with a boolean mask. Inference: the batch against a contiguous KV cache, cut
+to its longest entry (`cache=dynamic`) or whole (`cache=static`). `is_causal` is top-left in PyTorch, so it stands for the mask
+only where rows and keys are the same positions.
 """
 
 import contextlib
@@ -14,12 +14,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import lastbit
 
 DEVICE = os.environ.get("LASTBIT_DEVICE", "cpu")
-BACKENDS = {"default": None, "math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
-if DEVICE != "cpu":
-    BACKENDS |= {"efficient": SDPBackend.EFFICIENT_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+BACKENDS = {"default": None, "math": SDPBackend.MATH}  # On a CPU the default is flash wherever that can be.
+BACKENDS |= {} if DEVICE == "cpu" else {"flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
 KNOBS = {"backend": list(BACKENDS), "gqa": ["repeat", "enable_gqa"], "cache": ["dynamic", "static"]}
-# Fused kernels round unnormalised weights to the storage format; `math` multiplies q and k by sqrt(scale) each, for which folded_log2e
-# has the roundings. One declaration holds for all backends.
+# Fused kernels round unnormalised weights to the storage format; `math` multiplies q and k by sqrt(scale) each, for which
+# folded_log2e has the roundings. One declaration holds for all backends.
 NUMERICS = "aligned,score.scale=folded_log2e"
 
 kernel = lastbit.Kernel(
@@ -56,7 +55,8 @@ def attend(call, q, k, v, mask):
 
 @kernel.varlen
 def varlen(call):
-    return call.assemble([attend(call, q[None], k[None], v[None], call.mask(len(q), len(k))[None])[0] for q, k, v in call.sequences()])
+    parts = [attend(call, q[None], k[None], v[None], call.mask(len(q), len(k))[None]) for q, k, v in call.sequences()]
+    return call.assemble([o[0] for o in parts])
 
 
 @kernel.dense

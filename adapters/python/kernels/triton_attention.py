@@ -1,8 +1,8 @@
 """A small paged FlashAttention in Triton, for packed queries: one program for a block of rows, a head and a sequence.
 
-It stands for the kernels that people write in Triton: keys are read through a block table, weights are rounded to the storage format before
-the product with V, exponentials are of base 2. Training's packed keys are read as pages of one key. With TRITON_INTERPRET=1 and
-LASTBIT_DEVICE=cpu it runs without a GPU; Triton's interpreter has no bf16 product.
+It stands for the kernels that people write in Triton: keys are read through a block table, weights are rounded to the storage
+format before the product with V, exponentials are of base 2. Training's packed keys are read as pages of one key. With
+TRITON_INTERPRET=1 and LASTBIT_DEVICE=cpu it runs without a GPU; Triton's interpreter has no bf16 product.
 """
 
 import os
@@ -29,7 +29,7 @@ def attention(
     Q, K, V, O, LSE, CU, KEYS, TABLE, WIDTH, PAGE, SCALE, GROUP,
     D: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """Q and O [total_q, heads, D], K and V [pages, PAGE, kv_heads, D], LSE [total_q, heads], TABLE [batch, WIDTH], all contiguous."""
+    """Q and O [total_q, heads, D], K and V [pages, PAGE, kv_heads, D], LSE [total_q, heads], TABLE [batch, WIDTH]; contiguous."""
     head, heads, entry = tl.program_id(1), tl.num_programs(1), tl.program_id(2)
     first, last, keys = tl.load(CU + entry), tl.load(CU + entry + 1), tl.load(KEYS + entry)
     lane, row = tl.arange(0, D), first + tl.program_id(0) * M + tl.arange(0, M)

@@ -1,8 +1,8 @@
 """vLLM's attention over paged caches: its FlashAttention (LASTBIT_FA=2 or 3), or with LASTBIT_VLLM=triton its Triton kernel.
 
 Not run. Written against vllm-project/vllm: vllm/vllm_flash_attn/flash_attn_interface.py at 01420e0,
-vllm/v1/attention/ops/triton_unified_attention.py at 0013943. The Triton kernel has no lse and is causal only; `segments` is its split of
-decoding steps (the "3D" kernel).
+vllm/v1/attention/ops/triton_unified_attention.py at 0013943. The Triton kernel has no lse and is causal only; `segments` is its
+split of decoding steps (the "3D" kernel).
 """
 
 import os
@@ -53,15 +53,12 @@ def varlen(call):
 def paged(call):
     if not TRITON:
         return flash(call, call.k_cache, call.v_cache, seqused_k=call.cache_seqlens, block_table=call.block_table)
-    if call.window_right is not None:
-        raise lastbit.Unsupported("the Triton kernel has windows to the left only")
     o, split = torch.empty_like(call.q), {}
     if call.knobs["segments"] != "none":
         shape = (call.batch, call.q_heads, int(call.knobs["segments"]))
-        empty = lambda *shape: torch.empty(shape, dtype=torch.float32, device=DEVICE)
-        split = {"seq_threshold_3D": call.batch, "num_par_softmax_segments": shape[2]}
-        split |= {"softmax_segm_output": empty(*shape, 1 << (call.d_v - 1).bit_length())}
-        split |= {"softmax_segm_max": empty(*shape), "softmax_segm_expsum": empty(*shape)}
+        maxima, sums, parts = (call.q.new_empty(*shape, *d, dtype=torch.float32) for d in [(), (), (call.d_v,)])
+        split = {"seq_threshold_3D": call.batch, "num_par_softmax_segments": shape[2], "softmax_segm_output": parts}
+        split |= {"softmax_segm_max": maxima, "softmax_segm_expsum": sums}
     scales = dict.fromkeys(["q_descale", "k_descale", "v_descale"])
     unified_attention(
         call.q, call.k_cache, call.v_cache, o, seqused_k=call.cache_seqlens, block_table=call.block_table, sinks=call.sinks,

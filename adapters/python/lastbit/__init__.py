@@ -7,7 +7,8 @@ from .pipe import claim_if_driven
 
 claim_if_driven()  # before anything below, or anything that the kernel imports, can print
 
-from .call import Attributes, Call, DenseCall, PagedCall, SequenceCall, Unsupported, VarlenCall  # noqa: E402
+from .attributes import Attributes  # noqa: E402
+from .call import Call, DenseCall, PagedCall, SequenceCall, Unsupported, VarlenCall  # noqa: E402
 from .formats import narrow, presented, widen  # noqa: E402
 from .kernel import Kernel  # noqa: E402
 

@@ -9,75 +9,12 @@ from typing import Any
 import numpy as np
 
 from .arrays import Arrays
+from .attributes import Attributes
 from .formats import Array
 
 
 class Unsupported(Exception):
     """Raise it for a call that the kernel cannot do. The case is skipped, and the reason counted in the report."""
-
-
-@dataclass(frozen=True, eq=False)
-class Attributes:
-    """What is the same in every call of one problem. Every field can be read from a call too: ``call.softmax_scale``."""
-
-    q_heads: int
-    """Query heads."""
-    kv_heads: int
-    """KV heads; divides ``q_heads``. Query head ``h`` reads KV head ``h // (q_heads // kv_heads)``."""
-    d_qk: int
-    """Head dim of q and k."""
-    d_v: int
-    """Head dim of v and o."""
-    softmax_scale: float
-    """Multiplies q.k; a value of f32."""
-    causal: str | None
-    """``"bottom_right"`` (row ``i`` sees keys up to ``i + kv - q``), ``"top_left"`` (up to ``i``), or ``None``."""
-    window_left: int | None
-    """Keys to the left of a row's own position that it sees, itself not counted; ``None`` is all."""
-    window_right: int | None
-    """Keys to the right of a row's own position that it sees; ``None`` is all that the causal mask leaves."""
-    softcap: float | None
-    """``softcap * tanh(score / softcap)``; a value of f32."""
-    block_q: int
-    """Query rows per tile, for kernels that let the caller choose."""
-    out_dtype: str
-    """Format of ``o``: ``f32``, ``f16`` or ``bf16``."""
-    wants_lse: bool
-    """Whether lse is read."""
-    context: Mapping[str, Any] | None
-    """``None``, or ``{"ranks": 2, "shards": "contiguous"}`` (or ``"zigzag"``): the call stands for a context-parallel group."""
-    knobs: Mapping[str, str]
-    """Every knob that the kernel declared, at its default unless the call says otherwise."""
-
-    def features(self, *, fp8_kv: bool = False, sinks: bool = False, alibi: bool = False) -> list[str]:
-        """What the call asks for, in the names of ``Kernel(features=...)``."""
-        mask = {"bottom_right": "causal", "top_left": "causal_top_left", None: "not_causal"}[self.causal]
-        asked = {
-            mask: True,
-            "window": self.window_left is not None or self.window_right is not None,
-            "softcap": self.softcap is not None,
-            "sinks": sinks,
-            "alibi": alibi,
-            "grouped_heads": self.q_heads != self.kv_heads,
-            "unequal_head_dims": self.d_qk != self.d_v,
-            "fp8_kv": fp8_kv,
-            "context_parallel": self.context is not None,
-        }
-        return [name for name, yes in asked.items() if yes]
-
-    def visible(self, rows: int, keys: int) -> Array:
-        """Which keys each row of one sequence sees, ``[rows, keys]``, bool. Row ``i`` stands at position ``i + keys - rows``; under a
-        top-left causal mask at ``i``."""
-        position = np.arange(rows)[:, None] + (0 if self.causal == "top_left" else keys - rows)
-        key = np.arange(keys)[None, :]
-        seen = np.ones((rows, keys), np.bool_)
-        if self.causal is not None:
-            seen &= key <= position
-        if self.window_left is not None:
-            seen &= key >= position - self.window_left
-        if self.window_right is not None:
-            seen &= key <= position + self.window_right
-        return seen
 
 
 @dataclass
@@ -100,20 +37,75 @@ class Call:
     v_scales: Any | None
     """As ``k_scales``, for values."""
 
-    q_heads = property(lambda self: self.attributes.q_heads, doc=":attr:`Attributes.q_heads`")
-    kv_heads = property(lambda self: self.attributes.kv_heads, doc=":attr:`Attributes.kv_heads`")
-    d_qk = property(lambda self: self.attributes.d_qk, doc=":attr:`Attributes.d_qk`")
-    d_v = property(lambda self: self.attributes.d_v, doc=":attr:`Attributes.d_v`")
-    softmax_scale = property(lambda self: self.attributes.softmax_scale, doc=":attr:`Attributes.softmax_scale`")
-    causal = property(lambda self: self.attributes.causal, doc=":attr:`Attributes.causal`")
-    window_left = property(lambda self: self.attributes.window_left, doc=":attr:`Attributes.window_left`")
-    window_right = property(lambda self: self.attributes.window_right, doc=":attr:`Attributes.window_right`")
-    softcap = property(lambda self: self.attributes.softcap, doc=":attr:`Attributes.softcap`")
-    block_q = property(lambda self: self.attributes.block_q, doc=":attr:`Attributes.block_q`")
-    out_dtype = property(lambda self: self.attributes.out_dtype, doc=":attr:`Attributes.out_dtype`")
-    wants_lse = property(lambda self: self.attributes.wants_lse, doc=":attr:`Attributes.wants_lse`")
-    context = property(lambda self: self.attributes.context, doc=":attr:`Attributes.context`")
-    knobs = property(lambda self: self.attributes.knobs, doc=":attr:`Attributes.knobs`")
+    @property
+    def q_heads(self) -> int:
+        """Query heads. See :attr:`Attributes.q_heads`."""
+        return self.attributes.q_heads
+
+    @property
+    def kv_heads(self) -> int:
+        """KV heads. See :attr:`Attributes.kv_heads`."""
+        return self.attributes.kv_heads
+
+    @property
+    def d_qk(self) -> int:
+        """Head dim of q and k. See :attr:`Attributes.d_qk`."""
+        return self.attributes.d_qk
+
+    @property
+    def d_v(self) -> int:
+        """Head dim of v and o. See :attr:`Attributes.d_v`."""
+        return self.attributes.d_v
+
+    @property
+    def softmax_scale(self) -> float:
+        """Multiplies q.k. See :attr:`Attributes.softmax_scale`."""
+        return self.attributes.softmax_scale
+
+    @property
+    def causal(self) -> str | None:
+        """``"bottom_right"``, ``"top_left"`` or ``None``. See :attr:`Attributes.causal`."""
+        return self.attributes.causal
+
+    @property
+    def window_left(self) -> int | None:
+        """Keys to the left that a row sees. See :attr:`Attributes.window_left`."""
+        return self.attributes.window_left
+
+    @property
+    def window_right(self) -> int | None:
+        """Keys to the right that a row sees. See :attr:`Attributes.window_right`."""
+        return self.attributes.window_right
+
+    @property
+    def softcap(self) -> float | None:
+        """``softcap * tanh(score / softcap)``. See :attr:`Attributes.softcap`."""
+        return self.attributes.softcap
+
+    @property
+    def block_q(self) -> int:
+        """Query rows per tile. See :attr:`Attributes.block_q`."""
+        return self.attributes.block_q
+
+    @property
+    def out_dtype(self) -> str:
+        """Format of ``o``. See :attr:`Attributes.out_dtype`."""
+        return self.attributes.out_dtype
+
+    @property
+    def wants_lse(self) -> bool:
+        """Whether lse is read. See :attr:`Attributes.wants_lse`."""
+        return self.attributes.wants_lse
+
+    @property
+    def context(self) -> Mapping[str, Any] | None:
+        """The context-parallel group, if it is one. See :attr:`Attributes.context`."""
+        return self.attributes.context
+
+    @property
+    def knobs(self) -> Mapping[str, str]:
+        """Every knob that the kernel declared. See :attr:`Attributes.knobs`."""
+        return self.attributes.knobs
 
     @property
     def gqa(self) -> int:
@@ -121,7 +113,7 @@ class Call:
         return self.attributes.q_heads // self.attributes.kv_heads
 
     def mask(self, rows: int, keys: int) -> Any:
-        """Which keys each row of one sequence sees: ``[rows, keys]``, bool, True is visible. Causal limit and window are in it."""
+        """Which keys each row of one sequence sees: ``[rows, keys]``, bool, True is visible: causal limit and window."""
         return self.arrays.give(self.attributes.visible(rows, keys), "bool")
 
 
@@ -153,14 +145,17 @@ class _Batch(Call):
         return self.arrays.concatenate(parts)
 
     def assemble(self, o: Sequence[Any], lse: Sequence[Any] | None = None) -> Any:
-        """Results of each sequence in turn (``o`` ``[rows, q_heads, d_v]``, ``lse`` ``[rows, q_heads]``) as what the call asks for:
-        ``o``, or ``(o, lse)``."""
+        """Results of each sequence in turn (``o`` ``[rows, q_heads, d_v]``, ``lse`` ``[rows, q_heads]``) as what the call asks
+        for: ``o``, or ``(o, lse)``."""
         return self._packed(o) if lse is None else (self._packed(o), self._packed(lse))
 
 
 @dataclass
 class VarlenCall(_Batch):
-    """Packed sequences, as ``flash_attn_varlen_func`` takes them. ``o`` is ``[total_q, q_heads, d_v]``, ``lse`` ``[total_q, q_heads]``."""
+    """Packed sequences, as ``flash_attn_varlen_func`` takes them.
+
+    ``o`` is ``[total_q, q_heads, d_v]``, ``lse`` ``[total_q, q_heads]``.
+    """
 
     q: Any
     """``[total_q, q_heads, d_qk]``"""
@@ -240,8 +235,8 @@ class PagedCall(_Batch):
     """New rows against a KV cache that already holds their keys, as ``flash_attn_with_kvcache`` takes them. ``o`` is
     ``[total_q, q_heads, d_v]``, ``lse`` ``[total_q, q_heads]``.
 
-    With a block table the cache is in pages; without one it is contiguous and sequence ``b`` has row ``cache_rows[b]`` of it. Slots
-    beyond a sequence's keys hold NaN or huge values. An entry of bucket padding has one row and no keys.
+    With a block table the cache is in pages; without one it is contiguous and sequence ``b`` has row ``cache_rows[b]`` of it.
+    Slots beyond a sequence's keys hold NaN or huge values. An entry of bucket padding has one row and no keys.
     """
 
     q: Any
@@ -255,7 +250,7 @@ class PagedCall(_Batch):
     cache_seqlens: Any
     """``[batch]``, int32: valid keys, the new rows' included."""
     block_table: Any | None
-    """``[batch, width]``, int32: position ``j`` lies in page ``block_table[b, j // page_size]``; ``None`` for a contiguous cache."""
+    """``[batch, width]``, int32: position ``j`` lies in page ``block_table[b, j // page_size]``; ``None`` without pages."""
     cache_rows: Any | None
     """``[batch]``, int32; ``None`` for a cache in pages."""
     prefix_lens: list[int]
@@ -280,7 +275,7 @@ class PagedCall(_Batch):
         return self.row_of[b] * size + position
 
     def gather_cache(self, b: int) -> tuple[Any, Any]:
-        """Keys ``[keys, kv_heads, d_qk]`` and values ``[keys, kv_heads, d_v]`` of sequence ``b``; views where the cache is contiguous."""
+        """Keys ``[keys, kv_heads, d_qk]`` and values ``[keys, kv_heads, d_v]`` of sequence ``b``; views of a contiguous cache."""
         keys = self.kv_lens[b]
         if self.row_of is not None:
             return self.k_cache[self.row_of[b], :keys], self.v_cache[self.row_of[b], :keys]
@@ -304,7 +299,7 @@ class SequenceCall(Call):
     q: Any
     """``[rows, q_heads, d_qk]``, f32 (exact), at least one row."""
     k: Any
-    """``[keys, kv_heads, d_qk]``, f32; 8-bit keys are multiplied with their scale in f32. There may be none, or fewer than rows."""
+    """``[keys, kv_heads, d_qk]``, f32; 8-bit keys are multiplied with their scale in f32. There may be none."""
     v: Any
     """``[keys, kv_heads, d_v]``, f32; likewise."""
     prefix_len: int

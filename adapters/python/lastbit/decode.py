@@ -11,12 +11,12 @@ import numpy as np
 
 from .arrays import Arrays
 from .arrays.numpy import NumpyArrays
-from .call import Attributes, DenseCall, PagedCall, SequenceCall, Unsupported, VarlenCall
+from .attributes import Attributes
+from .call import DenseCall, PagedCall, SequenceCall, Unsupported, VarlenCall
 from .formats import Array, widen
 from .frame import Body, Malformed, Tensor
 
 BatchCall = VarlenCall | DenseCall | PagedCall
-
 
 
 class Stored(NumpyArrays):
@@ -42,7 +42,9 @@ def attributes_reader(defaults: Mapping[str, str]) -> Callable[[str], Attributes
         try:
             fields = json.loads(text)
             if unknown := sorted(fields.keys() - _FIELDS):
-                raise Unsupported(f"the call asks for {', '.join(unknown)}, which this version of the lastbit package does not know")
+                raise Unsupported(
+                    f"the call asks for {', '.join(unknown)}, which this version of the lastbit package does not know"
+                )
             causal = fields["causal"]
             if causal not in ("bottom_right", "top_left", None):
                 raise Unsupported(f"the call asks for a causal mask {causal!r}, which this version of the package does not know")

@@ -1,8 +1,8 @@
 """Number formats as bit patterns: what numpy stores them as, and exact conversions from and to them.
 
-A format is named as everywhere in lastbit: ``f32``, ``f16``, ``bf16``, ``e4m3`` (E4M3FN), ``e5m2``. numpy has no bf16 and no 8-bit
-floats. Where `ml_dtypes <https://pypi.org/project/ml_dtypes>`_ is installed arrays carry its types; without it they are ``uint16`` and
-``uint8`` arrays of bit patterns.
+A format is named as everywhere in lastbit: ``f32``, ``f16``, ``bf16``, ``e4m3`` (E4M3FN), ``e5m2``. numpy has no bf16 and no
+8-bit floats. Where `ml_dtypes <https://pypi.org/project/ml_dtypes>`_ is installed arrays carry its types; without it they are
+``uint16`` and ``uint8`` arrays of bit patterns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CANARY: dict[str, int] = {"f32": 0xFFC0_002A, "bf16": 0xFFEA, "f16": 0xFE2A}
 _ML_DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=None)  # noqa: UP033
 def presented(dtype: str) -> np.dtype[Any]:
     """The numpy type in which a kernel sees a format: that of ``ml_dtypes`` where numpy has none and it is installed."""
     if dtype in _ML_DTYPES:
@@ -60,7 +60,7 @@ def bits(array: Array) -> Array:
     return array.view(np.dtype(f"<u{array.dtype.itemsize}"))
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=None)  # noqa: UP033
 def _e4m3_values() -> npt.NDArray[np.float32]:
     """The 256 values of E4M3FN: exponent bias 7, no infinities, NaN where all bits but the sign are set."""
     pattern = np.arange(256)
@@ -109,8 +109,8 @@ def _to_odd(array: npt.NDArray[np.float64]) -> npt.NDArray[np.uint32]:
 def narrow(array: Array, dtype: str) -> Array:
     """float32 or float64 values rounded once to ``f32``, ``f16`` or ``bf16``, to nearest, ties to even.
 
-    Subnormals are kept, what is too large becomes an infinity, and a NaN stays a NaN. The result has the type in which kernels see the
-    format (:func:`presented`).
+    Subnormals are kept, what is too large becomes an infinity, and a NaN stays a NaN. The result has the type in which kernels
+    see the format (:func:`presented`).
 
     >>> narrow(np.float32([1.0, 3.140625]), "bf16").view(np.uint16)
     array([16256, 16457], dtype=uint16)

@@ -117,8 +117,8 @@ def _result_header(o: str, shape: tuple[int, ...], lse: bool) -> bytes:
 
 
 def encode_result(o: Tensor, lse: Tensor | None) -> list[memoryview]:
-    """The body of a result in pieces, which are views of the arrays where those are laid out in row-major order. ``lse`` comes first: no
-    format of ``o`` is wider, so both are aligned."""
+    """The body of a result in pieces, which are views of the arrays where those are laid out in row-major order. ``lse`` comes
+    first: no format of ``o`` is wider, so both are aligned."""
     pieces = [memoryview(_result_header(o.dtype, o.array.shape, lse is not None))]
     if lse is not None:
         pieces.append(memoryview(np.ascontiguousarray(lse.array)))

@@ -24,7 +24,19 @@ _FLAGS = (
     "VLLM_BATCH_INVARIANT",
     "VLLM_FLASH_ATTN_VERSION",
 )
-_FLAG_GROUPS = ("OMP_", "MKL_", "OPENBLAS_", "KMP_", "TORCH_", "PYTORCH_", "JAX_", "TRITON_", "FLASHINFER_", "FLASH_ATTENTION_", "ASCEND_")
+_FLAG_GROUPS = (
+    "OMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "KMP_",
+    "TORCH_",
+    "PYTORCH_",
+    "JAX_",
+    "TRITON_",
+    "FLASHINFER_",
+    "FLASH_ATTENTION_",
+    "ASCEND_",
+)
 _SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
@@ -64,8 +76,8 @@ def _distribution(name: str) -> metadata.Distribution | None:
 def library(name: str) -> tuple[str, bytes]:
     """``name version`` of a library and a digest of its files.
 
-    ``name`` is that of a distribution or of a module, or the path of a file such as a shared object. An installed distribution lists the
-    digests of its files in RECORD, so that one small file stands for all of them.
+    ``name`` is that of a distribution or of a module, or the path of a file such as a shared object. An installed distribution
+    lists the digests of its files in RECORD, so that one small file stands for all of them.
     """
     path = Path(name)
     if path.is_file():
@@ -79,7 +91,7 @@ def library(name: str) -> tuple[str, bytes]:
         files = [Path(str(module.__file__))] if getattr(module, "__file__", None) else []
         return f"{name} {version}", b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)
     record = found.read_text("RECORD") or ""
-    # Bytecode, pip's marker files and scripts with the path of their interpreter in them differ between installations of one wheel.
+    # Bytecode, pip's marker files, and scripts with the path of their interpreter in them differ between installations.
     lines = sorted(line for line in record.splitlines() if not any(it in line for it in (".pyc", ".dist-info/", "../")))
     return f"{name} {found.version}", hashlib.sha256("\n".join(lines).encode()).digest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -37,14 +38,14 @@ class Kernel:
         if __name__ == "__main__":
             kernel.run()
 
-    Whatever is ``None`` is not limited: a case may ask for anything. Declare what the kernel *does*; a call that it cannot do all the
-    same raises :class:`lastbit.Unsupported`.
+    Whatever is ``None`` is not limited: a case may ask for anything. Declare what the kernel *does*; a call that it cannot do all
+    the same raises :class:`lastbit.Unsupported`.
 
     Parameters:
         name: a short name for reports.
         version: that of the kernel.
-        forms: call forms, of ``varlen``, ``dense_left``, ``dense_right``, ``paged``, ``contiguous``; by default those of the decorated
-            functions.
+        forms: call forms, of ``varlen``, ``dense_left``, ``dense_right``, ``paged``, ``contiguous``; by default those of the
+            decorated functions.
         features: what calls may ask for; the names are in the README.
         formats: storage formats, of ``f32``, ``f16``, ``bf16``; ``bf16->f32`` where ``o`` has another.
         head_dims: ``{"max": 256, "multiple_of": 8}``, or a list of head dims, or of pairs ``(d_qk, d_v)``.
@@ -96,7 +97,7 @@ class Kernel:
         self.features = capabilities.names("feature", features, capabilities.FEATURES)
         self.formats = capabilities.formats(formats)
         self.head_dims = capabilities.head_dims(head_dims)
-        self.page_sizes = None if page_sizes is None else [int(size) for size in page_sizes]
+        self.page_sizes = capabilities.page_sizes(page_sizes)
         self.max_rows = max_rows
         self.empty_rows = empty_rows
         self.empty_sequences = empty_sequences
@@ -135,11 +136,12 @@ class Kernel:
     @overload
     def sequence(self, *, widen: bool = True) -> Callable[[F], F]: ...
     def sequence(self, function: F | None = None, *, widen: bool = True) -> F | Callable[[F], F]:
-        """Decorates a function of one sequence: ``f(call: SequenceCall)`` returns ``o`` ``[rows, q_heads, d_v]``, or ``(o, lse)``.
+        """Decorates a function of one sequence: ``f(call: SequenceCall)`` returns ``o`` or ``(o, lse)``.
 
-        Every call form follows: rows and keys are gathered from the packed, padded or paged layout. With ``widen`` the arrays are f32
-        (exact, 8-bit keys and values multiplied with their scales in f32), and an f32 or f64 result is rounded once to the format
-        of the call. With ``widen=False`` arrays and result have the call's formats. Another decorated function keeps its own form.
+        Every call form follows: rows and keys are gathered from the packed, padded or paged layout. With ``widen`` the arrays are
+        f32 (exact, 8-bit keys and values multiplied with their scales in f32), and an f32 or f64 result is rounded once to the
+        format of the call. With ``widen=False`` arrays and result have the call's formats. Another decorated function keeps its
+        own form.
         """
 
         def take(function: F) -> F:
@@ -187,9 +189,7 @@ class Kernel:
     def welcome(self, library: array_libraries.Arrays, knobs: Mapping[str, Sequence[str]], shared_memory: bool) -> dict[str, Any]:
         """What the kernel tells the harness."""
         names = [] if self.arrays == "numpy" else [self.arrays]
-        who = identity.describe(
-            self.name, self.version, self.device, [*names, *self.libraries], self.details, library.details()
-        )
+        who = identity.describe(self.name, self.version, self.device, [*names, *self.libraries], self.details, library.details())
         told: dict[str, Any] = {
             "identity": who,
             "shared_memory": shared_memory,
@@ -218,8 +218,11 @@ class Kernel:
         """
         self.forms()
         if pipe.at_terminal():
-            sys.exit(f"{sys.argv[0]} is a kernel for lastbit, which drives it over its stdin. To try it: lastbit-check {sys.argv[0]}")
+            sys.exit(
+                f"{sys.argv[0]} is a kernel for lastbit, which drives it over its stdin. To try it: lastbit-check {sys.argv[0]}"
+            )
         channel = pipe.claim()
+        faulthandler.enable()  # a segmentation fault leaves Python's stack on stderr, which lastbit shows
         server = Server(self, channel)
         self._running = True
         sys.exit(server.run())

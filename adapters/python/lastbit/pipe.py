@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import sys
@@ -16,8 +17,8 @@ _AT_ONCE = 1 << 18
 class Pipe:
     """Reads frames and writes them. Reading is buffered: many small frames come with one system call.
 
-    Every frame is written at once. Were answers kept back, a call that ends the process would take those before it along, and the wrong
-    one would be blamed.
+    Every frame is written at once. Were answers kept back, a call that ends the process would take those before it along, and the
+    wrong one would be blamed.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -116,8 +117,8 @@ _claimed: Pipe | None = None
 def claim() -> Pipe:
     """Takes stdin and stdout for the protocol; once, later calls return the same.
 
-    Whatever writes to stdout from now on, in Python or below it, writes to stderr; whatever reads from stdin finds it at its end. So do
-    the programs that a kernel starts (compilers, for one), which would otherwise eat frames.
+    Whatever writes to stdout from now on, in Python or below it, writes to stderr; whatever reads from stdin finds it at its end.
+    So do the programs that a kernel starts (compilers, for one), which would otherwise eat frames.
     """
     global _claimed
     if _claimed is None:
@@ -126,6 +127,8 @@ def claim() -> Pipe:
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)  # what was printed before a crash is on stderr by then
         _claimed = Pipe(source, sink)
     return _claimed
 
@@ -133,8 +136,8 @@ def claim() -> Pipe:
 def claim_if_driven() -> None:
     """Takes stdin and stdout as soon as the package is imported, where the harness says that it started this process.
 
-    What a module prints while it is imported then does not get into the pipe. The variable is removed, so that processes started from
-    here do not take it for theirs.
+    What a module prints while it is imported then does not get into the pipe. The variable is removed, so that processes started
+    from here do not take it for theirs.
     """
     if os.environ.pop("LASTBIT_KERNEL", None) == "1":
         claim()

@@ -18,8 +18,8 @@ _TORCH = {"torch.float32": "f32", "torch.float16": "f16", "torch.bfloat16": "bf1
 
 
 def stored(value: Any, what: str) -> tuple[str, Array]:
-    """Format and bits of an array or tensor of any library and device; without a copy where it can be. A type that is no format of
-    outputs is returned by its own name.
+    """Format and bits of an array or tensor of any library and device; without a copy where it can be. A type that is no format
+    of outputs is returned by its own name.
 
     Raises :class:`Unfit` for what is no array.
     """
@@ -74,7 +74,11 @@ def checked(value: Any, what: str, dtype: str, shape: tuple[int, ...]) -> Tensor
             hint = "; the axes may be in another order: rows come before heads"
         raise Unfit(f"{what} has shape {list(array.shape)}, the call asks for {list(shape)}{hint}")
     if found != dtype:
-        todo = f"round it in the kernel (lastbit.narrow(x, {dtype!r}) for numpy)" if found in ("f32", "float64") else "convert it in the kernel"
+        todo = (
+            f"round it in the kernel (lastbit.narrow(x, {dtype!r}) for numpy)"
+            if found in ("f32", "float64")
+            else "convert it in the kernel"
+        )
         if what == "o" and found == "f32":
             todo += f', or declare the format as "{dtype}->f32"'
         raise Unfit(f"{what} is {found}, the call asks for {dtype}: {todo}")

@@ -13,7 +13,8 @@ import numpy as np
 
 from . import arrays as array_libraries
 from . import frame
-from .call import Attributes, Call, DenseCall, Unsupported
+from .attributes import Attributes
+from .call import Call, DenseCall, Unsupported
 from .decode import STORED, BatchCall, attributes_reader, call_of, sequences_of
 from .formats import CANARY, STORAGE, bits, narrow
 from .frame import Malformed, Tensor
@@ -60,7 +61,9 @@ class Server:
                     return 0
                 magic, version, kind, number, length = frame.HEADER.unpack(header)
                 if magic != frame.MAGIC or version != frame.VERSION or length > frame.LONGEST:
-                    reason = f"this kernel speaks {frame.MAGIC.decode()} version {frame.VERSION} with bodies to {frame.LONGEST} bytes"
+                    reason = (
+                        f"this kernel speaks {frame.MAGIC.decode()} version {frame.VERSION} with bodies to {frame.LONGEST} bytes"
+                    )
                     reason += f"; a frame came with {magic!r}, version {version} and {length} bytes"
                     self._fail(number, reason)
                     return 3
@@ -96,7 +99,9 @@ class Server:
     def _hello(self, number: int, metadata: Mapping[str, str]) -> int | None:
         versions = metadata.get("versions", "")
         if str(frame.VERSION) not in versions.split(","):
-            self._fail(number, f"this kernel speaks version {frame.VERSION} of the protocol, lastbit {versions or 'none that it names'}")
+            self._fail(
+                number, f"this kernel speaks version {frame.VERSION} of the protocol, lastbit {versions or 'none that it names'}"
+            )
             return 3
         if wanted := metadata.get("shared_memory"):
             try:
@@ -192,9 +197,7 @@ class Server:
             sizes |= {elements * 2, elements * 4, elements * 8}
         self._arrays.dirty(sorted(sizes))
 
-    def _run(
-        self, what: str, function: Callable[[Any], Any], call: Call, shape: tuple[int, ...], dtype: str, looser: bool = False
-    ) -> tuple[Any, Any]:
+    def _run(self, what: str, function: Callable[[Any], Any], call: Call, shape: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
         """Calls a function, waits for the device, looks at the guards. ``o`` and ``lse`` as the function has them."""
         given: dict[str, tuple[Any, Callable[[], str | None]]] = {}
         for name in self._takes[what]:
@@ -221,7 +224,9 @@ class Server:
         if self._kernel.lse and lse is None and wanted:
             raise Unfit("no lse was returned: return (o, lse), or declare lse=False")
         if not self._kernel.lse and lse is not None:
-            raise Unfit("an lse was returned by a kernel that declares lse=False; declare lse=True to have it judged, or return o alone")
+            raise Unfit(
+                "an lse was returned by a kernel that declares lse=False; declare lse=True to have it judged, or return o alone"
+            )
         return lse is not None and wanted
 
     def _checked(self, o: Any, lse: Any, shape: tuple[int, ...], wanted: bool, dtype: str) -> tuple[Tensor, Tensor | None]:
@@ -243,7 +248,9 @@ class Server:
             out, out_lse = self._run("sequence", function, sequence, shape, "f32" if widened else dtype)
             o[at] = _rounded(out, "o", dtype, shape) if widened else checked(out, "o", dtype, shape).array
             if self._has_lse(out_lse, attributes.wants_lse):
-                lse[at] = _rounded(out_lse, "lse", "f32", shape[:-1]) if widened else checked(out_lse, "lse", "f32", shape[:-1]).array
+                lse[at] = (
+                    _rounded(out_lse, "lse", "f32", shape[:-1]) if widened else checked(out_lse, "lse", "f32", shape[:-1]).array
+                )
         return Tensor(dtype, o), Tensor("f32", lse) if self._kernel.lse and attributes.wants_lse else None
 
 

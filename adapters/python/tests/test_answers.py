@@ -1,6 +1,8 @@
 """What is not a result: refusals, failures, wrong shapes and formats, writes outside; and what a process does at its ends."""
 
 import json
+import signal
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from conftest import HELLO, blob, packed
 
 from lastbit import frame
+from lastbit.check.child import Broken
 from lastbit.check.problem import Laid
 from lastbit.check.trials import plain
 
@@ -44,7 +47,7 @@ def ask(start, text: str, storage: str = "f32", **changes):
         ("return np.zeros(shape[1:], np.float32)", "f32", False, "o has shape [2, 16], the call asks for [6, 2, 16]"),
         ("return np.zeros((2, 6, 16), np.float32)", "f32", False, "rows come before heads"),
         ("return np.zeros(shape)", "f32", False, "o is float64, the call asks for f32"),
-        ("return np.zeros(shape, np.float32)", "bf16", False, 'o is f32, the call asks for bf16: round it in the kernel'),
+        ("return np.zeros(shape, np.float32)", "bf16", False, "o is f32, the call asks for bf16: round it in the kernel"),
         ("return np.zeros(shape, np.float32)", "bf16", False, 'or declare the format as "bf16->f32"'),
         ("return np.zeros(shape, np.float16)", "bf16", False, "o is f16, the call asks for bf16"),
         ("return np.zeros(shape, np.float32)", "f32", True, "no lse was returned"),
@@ -130,7 +133,8 @@ def test_what_is_not_declared_is_refused(start):
     ],
 )
 def test_guards(start, storage, body, place):
-    text = """
+    text = (
+        """
 import numpy as np, lastbit
 kernel = lastbit.Kernel("k")
 def beyond(array, n):
@@ -143,7 +147,10 @@ def before(array, n):
     return whole.view(np.uint8)[first - n * array.itemsize : first].view(array.dtype)
 @kernel.varlen
 def attention(call, *, out, lse_out):
-    """ + body + "\nkernel.run()\n"
+    """
+        + body
+        + "\nkernel.run()\n"
+    )
     child = start(text)
     assert '"guarded": true' in child.ask(frame.HELLO, {"versions": "1"}).body.metadata["kernel"]
     answer = child.ask(frame.CALL, *Laid(plain({"formats": [storage]})).request())
@@ -261,6 +268,16 @@ def test_an_answer_is_written_before_the_next_call_is_run(raw):
     code, answers, _ = raw(text, HELLO + call_frame(1) + call_frame(2) + call_frame(3, replace(plain({}), lengths=((5, 5),))))
     assert code == 9
     assert [(kind, number) for kind, number, _ in answers] == [(frame.WELCOME, 0), (frame.RESULT, 1), (frame.RESULT, 2)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_crash_leaves_the_stack_and_what_was_printed_on_stderr(start):
+    child = start(kernel("print('last words'); import ctypes; ctypes.string_at(0)"))
+    child.ask(frame.HELLO, {"versions": "1"})
+    with pytest.raises(Broken) as found:
+        child.ask(frame.CALL, *Laid(plain({})).request())
+    for text in (f"signal {int(signal.SIGSEGV)}", "last words", "Segmentation fault", "in attention"):
+        assert text in str(found.value)
 
 
 def test_bodies_larger_than_any_buffer(start):

@@ -82,7 +82,9 @@ def test_random_values_round_to_the_nearest(dtype, source):
 def test_the_ends(dtype):
     values, overflow = values_of(dtype)
     edge = float(overflow)
-    got = bits(narrow(np.array([edge, np.nextafter(edge, 0), -edge, 1e300, np.inf, -np.inf, 5e-324, -5e-324, -0.0]), dtype)).tolist()
+    got = bits(
+        narrow(np.array([edge, np.nextafter(edge, 0), -edge, 1e300, np.inf, -np.inf, 5e-324, -5e-324, -0.0]), dtype)
+    ).tolist()
     infinity = len(values)
     assert got == [infinity, infinity - 1, infinity | 0x8000, infinity, infinity, infinity | 0x8000, 0, 0x8000, 0x8000]
 

@@ -17,13 +17,19 @@ def test_a_body_reads_back():
     }
     body = decode(memoryview(blob({"form": "varlen"}, tensors)))
     assert body.metadata == {"form": "varlen"}
-    assert {name: tensor.dtype for name, tensor in body.tensors.items()} == {name: tensor.dtype for name, tensor in tensors.items()}
+    assert {name: tensor.dtype for name, tensor in body.tensors.items()} == {
+        name: tensor.dtype for name, tensor in tensors.items()
+    }
     for name, tensor in tensors.items():
         np.testing.assert_array_equal(body.tensors[name].array, tensor.array)
 
 
 def test_every_tensor_is_aligned_to_its_elements():
-    tensors = {"a": Tensor("e4m3", np.zeros(3, np.uint8)), "b": Tensor("f16", np.zeros(1, np.float16)), "c": Tensor("f32", np.zeros(1, np.float32))}
+    tensors = {
+        "a": Tensor("e4m3", np.zeros(3, np.uint8)),
+        "b": Tensor("f16", np.zeros(1, np.float16)),
+        "c": Tensor("f32", np.zeros(1, np.float32)),
+    }
     for name, tensor in decode(memoryview(bytearray(blob({}, tensors)))).tensors.items():
         assert tensor.array.flags.aligned, name
 
@@ -62,7 +68,7 @@ def test_results_that_are_not_row_major_are_written_in_order():
         frame.padded(b'{"q":{"dtype":"F32","shape":[-1],"data_offsets":[4,0]}}') + bytes(8),
         frame.padded(b'{"q":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}') + bytes(8),
         frame.padded(b'{"q":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}}') + bytes(8),
-        frame.padded(b'\xff'),
+        frame.padded(b"\xff"),
     ],
 )
 def test_what_is_no_body(body):

@@ -135,10 +135,11 @@ pub fn frame(kind: Kind, id: u64, body: &Body<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Bytes for a message: text as text, the rest escaped; at most 64.
+/// The first line of somebody's bytes for a message: text as text, the rest escaped; at most 64 bytes.
 pub fn shown(bytes: &[u8]) -> String {
-    let cut = &bytes[..bytes.len().min(64)];
-    format!("`{}`{}", cut.escape_ascii(), if cut.len() < bytes.len() { "..." } else { "" })
+    let line = bytes.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default();
+    let cut = &line[..line.len().min(64)];
+    format!("`{}`{}", cut.escape_ascii(), if cut.len() < line.len() { "..." } else { "" })
 }
 
 fn invalid(reason: impl Into<String>) -> io::Error {

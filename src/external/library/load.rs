@@ -1,7 +1,7 @@
 //! Opening a library: what it must export, and what it says about itself.
 
 use super::abi;
-use super::info::{self, Declared};
+use crate::external::message::welcome::Welcome;
 use crate::subject::attention::capabilities::Form;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
@@ -11,7 +11,8 @@ use std::path::Path;
 
 /// What a library exports, and says.
 pub(super) struct Loaded {
-    pub(super) declared: Declared,
+    /// The `kernel` object of the protocol's welcome.
+    pub(super) declared: Welcome,
     /// SHA-256 of the file.
     pub(super) digest: String,
     pub(super) varlen: Option<abi::Function<abi::VarlenArgs>>,
@@ -57,7 +58,10 @@ pub(super) fn load(path: &Path) -> Result<Loaded, String> {
     // SAFETY: the header asks for a text that is ended by a zero byte and lives as long as the library.
     let text = unsafe { CStr::from_ptr(text) };
     let text = text.to_str().map_err(|error| fail(format!("lastbit_kernel_info is not UTF-8: {error}")))?;
-    let declared = info::parse(text).map_err(|reason| fail(format!("lastbit_kernel_info: {reason}")))?;
+    let declared = Welcome::parse(text).map_err(|reason| {
+        // To the author of a library the text has this name.
+        fail(format!("lastbit_kernel_info{}", reason.strip_prefix("welcome").unwrap_or(&reason)))
+    })?;
     let loaded = Loaded {
         digest,
         varlen: function(&library, "lastbit_varlen"),

@@ -6,7 +6,6 @@
 mod abi;
 mod call;
 mod guarded;
-mod info;
 mod load;
 mod packing;
 mod sanitizer;
@@ -71,11 +70,11 @@ impl AttentionKernel for LibraryKernel {
     }
 
     fn numerics(&self) -> Option<Numerics> {
-        self.loaded.declared.numerics_for(None)
+        self.loaded.declared.numerics.iter().find(|(storage, _)| storage.is_none()).map(|(_, numerics)| *numerics)
     }
 
     fn numerics_for(&self, storage: Dtype) -> Option<Numerics> {
-        self.loaded.declared.numerics_for(Some(storage))
+        self.loaded.declared.numerics_for(storage)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,9 +1,11 @@
 //! From lanes of 32 bits to elements of the format's width, and back.
 
+use zerocopy::IntoBytes;
+
 /// Stores patterns at their width, in the machine's byte order.
 pub(super) fn pack(lanes: &[u32], width: usize, bytes: &mut [u8]) {
     match width {
-        4 => bytes.chunks_exact_mut(4).zip(lanes).for_each(|(bytes, lane)| bytes.copy_from_slice(&lane.to_ne_bytes())),
+        4 => bytes.copy_from_slice(lanes.as_bytes()),
         2 => bytes.chunks_exact_mut(2).zip(lanes).for_each(|(bytes, &lane)| bytes.copy_from_slice(&(lane as u16).to_ne_bytes())),
         _ => bytes.iter_mut().zip(lanes).for_each(|(byte, &lane)| *byte = lane as u8),
     }

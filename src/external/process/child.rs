@@ -36,6 +36,8 @@ pub(super) struct Child {
     over: bool,
     pub incoming: Incoming,
     pub tail: Tail,
+    /// What stderr had said before the last answers were read.
+    pub mark: u64,
 }
 
 impl Child {
@@ -82,7 +84,7 @@ impl Child {
             let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE); // a user has a quota of these
         }
         let (outgoing, incoming, tail) = (VecDeque::new(), Incoming::default(), Tail::default());
-        Ok(Child { process, watchdog, group, stdin, stdout, stderr, outgoing, written: 0, over: false, incoming, tail })
+        Ok(Child { process, watchdog, group, stdin, stdout, stderr, outgoing, written: 0, over: false, incoming, tail, mark: 0 })
     }
 
     /// Its process.
@@ -98,19 +100,36 @@ impl Child {
 
     /// Waits until there is something to do, at most for `timeout`, and reads and writes what can be. `bell` ends the wait as well.
     pub fn exchange(&mut self, bell: Option<BorrowedFd<'_>>, timeout: Option<Duration>) {
+        const BELL: usize = 0;
+        const STDOUT: usize = 1;
+        const STDERR: usize = 2;
+        const STDIN: usize = 3;
+        let stdin = self.stdin.as_ref().filter(|_| !self.outgoing.is_empty());
+        let pipes = [
+            (BELL, bell, PollFlags::IN),
+            (STDOUT, self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (STDERR, self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (STDIN, stdin.map(AsFd::as_fd), PollFlags::OUT),
+        ];
+        let mut places = [BELL; 4];
         let mut fds = Vec::with_capacity(4);
-        fds.extend(bell.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
-        fds.extend(self.stdout.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-        fds.extend(self.stderr.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-        if !self.outgoing.is_empty() {
-            fds.extend(self.stdin.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
+        for (pipe, fd, flags) in pipes {
+            if let Some(fd) = fd {
+                places[fds.len()] = pipe;
+                fds.push(PollFd::from_borrowed_fd(fd, flags));
+            }
         }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         // An error is an interruption: the caller comes again.
         let _ = poll(&mut fds, timeout.as_ref());
-        self.write();
-        self.read_stdout();
-        self.read_stderr();
+        let mut ready = [false; 4];
+        fds.iter().zip(places).for_each(|(fd, pipe)| ready[pipe] = !fd.revents().is_empty());
+        if ready[STDIN] {
+            self.write();
+        }
+        if ready[STDOUT] || ready[STDERR] {
+            self.read();
+        }
     }
 
     fn write(&mut self) {
@@ -129,18 +148,34 @@ impl Child {
         }
     }
 
-    /// Reads once, since what came is taken out of the buffer before more is read. Whether something came.
+    /// Reads what there is. Whether stdout had something.
+    ///
+    /// stdout is first: what a call says on stderr is then never read before the answer to the call before it.
+    fn read(&mut self) -> bool {
+        self.mark = self.tail.now();
+        let came = self.read_stdout();
+        self.read_stderr();
+        came
+    }
+
+    /// Reads once, since small frames are taken out of the buffer before more is read, or all there is of a long one.
     fn read_stdout(&mut self) -> bool {
+        let mut came = false;
         while let Some(pipe) = &self.stdout {
             match self.incoming.fill(pipe) {
                 Ok(0) => self.stdout = None,
-                Ok(_) => return true,
+                Ok(_) => {
+                    came = true;
+                    if !self.incoming.wants_more() {
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => self.stdout = None,
             }
         }
-        false
+        came
     }
 
     fn read_stderr(&mut self) {
@@ -168,8 +203,7 @@ impl Child {
 
     /// Reads what is left of a child that has ended. Whether something came.
     pub fn read_rest(&mut self) -> bool {
-        self.read_stderr();
-        self.read_stdout()
+        self.read()
     }
 
     /// How a process ended whose stdout has, in words; one that did not end is ended.

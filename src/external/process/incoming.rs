@@ -54,10 +54,10 @@ impl Incoming {
             return Ok(Some(frame));
         }
         let bytes = &self.buffer[self.at..];
-        let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {
-            let begins = Header::may_begin(bytes);
-            return if begins { Ok(None) } else { Err(format!("{} where a frame should begin (`LBT1`)", shown(bytes))) };
-        };
+        if !Header::may_begin(bytes) {
+            return Err(format!("{} where a frame should begin (`LBT1`)", shown(bytes)));
+        }
+        let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
         let header = Header::parse(header)?;
         admit(&header)?;
         let length = if header.shared { 0 } else { header.length as usize };
@@ -73,6 +73,11 @@ impl Incoming {
             self.long = Some(Frame { header, body });
         }
         Ok(None)
+    }
+
+    /// Whether a long body is on its way.
+    pub fn wants_more(&self) -> bool {
+        self.long.as_ref().is_some_and(|frame| (frame.body.len() as u64) < frame.header.length)
     }
 
     /// Bytes of a frame that is not whole.

@@ -1,19 +1,18 @@
-//! Shared memory for bodies that are large.
+//! Shared memory for bodies that are large, as this side makes it.
 
 use crate::external::message::hello::SharedMemory;
-use crate::external::region::Region;
-use std::fs::File;
-use std::os::fd::AsRawFd;
+use crate::external::region::{Region, SharedRegions};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of each region. The file is sparse: only what was used takes memory.
-const REQUEST: u64 = 1 << 30;
-const ANSWER: u64 = 1 << 30;
+#[cfg(target_os = "linux")]
+const BYTES: u64 = 1 << 30;
 
 /// A file without a name that a child can open.
 #[derive(Debug)]
 pub(super) struct Regions {
-    file: File,
+    told: SharedMemory,
+    shared: SharedRegions,
     in_use: Mutex<()>,
 }
 
@@ -22,12 +21,16 @@ impl Regions {
     #[cfg(target_os = "linux")]
     pub fn new() -> Option<Regions> {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+        use std::os::fd::AsRawFd;
         let file = memfd_create("lastbit", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).ok()?;
-        let file = File::from(file);
-        file.set_len(REQUEST + ANSWER).ok()?;
-        // A child could take pages away from under this process, or fill memory with it.
+        let file = std::fs::File::from(file);
+        file.set_len(2 * BYTES).ok()?;
+        // A child could take pages away from under this process, or fill memory with more.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).ok()?;
-        Some(Regions { file, in_use: Mutex::new(()) })
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let shared = SharedRegions::map(file, BYTES, BYTES).ok()?;
+        let told = SharedMemory { path, request_bytes: BYTES, answer_bytes: BYTES };
+        Some(Regions { told, shared, in_use: Mutex::new(()) })
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -37,13 +40,12 @@ impl Regions {
 
     /// As hello tells of it.
     pub fn told(&self) -> SharedMemory {
-        let path = format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd());
-        SharedMemory { path, request_bytes: REQUEST, answer_bytes: ANSWER }
+        self.told.clone()
     }
 
     /// Whether a call fits.
     pub fn hold(&self, request: u64, answer: u64) -> bool {
-        request <= REQUEST && answer <= ANSWER
+        self.shared.hold(request, answer)
     }
 
     /// Waits until no other call uses the regions.
@@ -52,10 +54,10 @@ impl Regions {
     }
 
     pub fn request(&self) -> Region<'_> {
-        Region { file: &self.file, at: 0, end: REQUEST }
+        self.shared.request()
     }
 
     pub fn answer(&self) -> Region<'_> {
-        Region { file: &self.file, at: REQUEST, end: REQUEST + ANSWER }
+        self.shared.answer()
     }
 }

@@ -180,7 +180,8 @@ impl Supervisor {
         if lost {
             self.child = None;
         } else if let Some(child) = &self.child {
-            self.since = (Instant::now(), child.tail.now());
+            // The next call may have begun to speak already; a little of what this one said is better than to lose that.
+            self.since = (Instant::now(), child.mark);
         }
     }
 
@@ -297,7 +298,7 @@ fn admit(header: &Header, pending: &VecDeque<Pending>) -> Result<(), String> {
     let Some(head) = pending.front() else { return Err(format!("a {kind} frame that nothing asked for")) };
     if id != head.id {
         // No numbers: those depend on who else calls.
-        let whose = if id < head.id && id > 0 {
+        let whose = if id < head.id {
             "a call that was answered before"
         } else if pending.iter().any(|other| other.id == id) {
             "a call that waits behind this one"

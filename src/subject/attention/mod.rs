@@ -25,6 +25,7 @@ pub mod oracle;
 pub mod per_sequence;
 pub mod pin;
 mod plan;
+pub mod probe;
 pub mod promise;
 pub mod recipe;
 pub mod reference;

@@ -15,7 +15,7 @@ GUARD = 4096
 
 
 def guarded_memory(shape: tuple[int, ...], dtype: str) -> tuple[Array, Callable[[], str | None]]:
-    """An output in host memory as stored bits, full of canaries between two guards, aligned to 64 bytes; and a look at the guards."""
+    """An output in host memory as stored bits, full of canaries between two guards, aligned to 64 bytes, and a look at them."""
     word = np.dtype(f"<u{STORAGE[dtype].itemsize}")
     canary = word.type(CANARY[dtype])
     size = int(np.prod(shape, dtype=np.int64)) * word.itemsize

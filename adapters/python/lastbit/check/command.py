@@ -41,14 +41,16 @@ class Paper:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command and ends the process: 0 if everything that was tried went well, 1 if not, 2 for a command that makes no sense."""
+    """Runs the command and ends the process: 0 if all went well, 1 if not, 2 for a command that makes no sense."""
     parser = argparse.ArgumentParser(
         prog="lastbit-check",
-        description="Starts a kernel as lastbit would and tries small calls of what it declares against a reference in f64. A smoke test: "
-        "`lastbit probe` is what judges a kernel.",
+        description="Starts a kernel as lastbit would and tries small calls of what it declares against a reference in f64. "
+        "A smoke test: `lastbit probe` is what judges a kernel.",
     )
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for the start and for each call (120)")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="my_kernel.py [argument ...]", help="a script, or another program")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="my_kernel.py [argument ...]", help="a script, or another program"
+    )
     given = parser.parse_args(arguments)
     words = given.command[1:] if given.command[:1] == ["--"] else given.command
     if not words:
@@ -108,12 +110,18 @@ def _introduce(welcome: Mapping[str, Any]) -> None:
     for name, value in who.get("details", {}).items():
         print(f"  {name}: {value}")
     print(f"  digest: {who.get('digest')}")
-    writes = "guards around outputs are checked" if welcome.get("guarded") else "writes outside outputs are not seen (no function takes out=)"
+    writes = (
+        "guards around outputs are checked"
+        if welcome.get("guarded")
+        else "writes outside outputs are not seen (no function takes out=)"
+    )
     print(f"  {'returns lse' if welcome.get('lse', True) else 'no lse'}; {writes}")
     for field in ("conventions", "numerics"):
         if welcome.get(field):
             print(f"  {field}: " + ", ".join(f"{name}={value}" for name, value in welcome[field].items()))
-    print("\nTried with small calls against f64; error as a share of what rounding in the storage format and sums in f32 explain:")
+    print(
+        "\nTried with small calls against f64; error as a share of what rounding in the storage format and sums in f32 explain:"
+    )
 
 
 def _repeat(child: Child, welcome: Mapping[str, Any], paper: Paper) -> None:
@@ -125,8 +133,15 @@ def _repeat(child: Child, welcome: Mapping[str, Any], paper: Paper) -> None:
         return  # the same call is the first trial below, which says so
     if first.kind != frame.RESULT or second.kind != frame.RESULT:
         return
-    same = all(first.body.tensors[name].array.tobytes() == second.body.tensors[name].array.tobytes() for name in first.body.tensors)
-    paper.line("repeat", "the same call twice", "ok" if same else "differs", "the same bits" if same else "other bits: it is not deterministic")
+    same = all(
+        first.body.tensors[name].array.tobytes() == second.body.tensors[name].array.tobytes() for name in first.body.tensors
+    )
+    paper.line(
+        "repeat",
+        "the same call twice",
+        "ok" if same else "differs",
+        "the same bits" if same else "other bits: it is not deterministic",
+    )
 
 
 def _try(child: Child, trial: Trial, welcome: Mapping[str, Any]) -> tuple[str, str]:
@@ -136,7 +151,7 @@ def _try(child: Child, trial: Trial, welcome: Mapping[str, Any]) -> tuple[str, s
     answer = child.ask(frame.CALL, *laid.request())
     if answer.kind == frame.RESULT:
         share, wrong = laid.look(answer.body, welcome.get("conventions", {}), bool(welcome.get("lse", True)))
-        return ("wrong", wrong) if wrong else ("ok", f"{share:.2f}")
+        return ("wrong", wrong) if wrong else ("ok", f"{share:.2g}")
     reason = answer.body.metadata.get("reason", "")
     if answer.kind == frame.UNSUPPORTED:
         return ("failed", f"declared, but refused: {reason}") if trial.declared else ("refused", reason)

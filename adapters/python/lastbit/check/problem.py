@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..call import Attributes
+from ..attributes import Attributes
 from ..formats import CANARY, STORAGE, Array, bits, narrow, widen
 from ..frame import Body, Tensor
 from .reference import Extras, expected
@@ -85,11 +85,19 @@ class Laid:
             tensors = {"q": q, "k": k, "v": v, "cu_seqlens_q": _offsets(q_lens), "cu_seqlens_k": _offsets(kv_lens)}
         elif problem.form.startswith("dense"):
             side = metadata["padding"] = problem.form.partition("_")[2]
-            tensors = {name: _padded(tensor, lens, side) for name, tensor, lens in (("q", q, q_lens), ("k", k, kv_lens), ("v", v, kv_lens))}
+            tensors = {
+                name: _padded(tensor, lens, side)
+                for name, tensor, lens in (("q", q, q_lens), ("k", k, kv_lens), ("v", v, kv_lens))
+            }
             tensors |= {"lengths_q": _int(q_lens), "lengths_kv": _int(kv_lens)}
         else:
             metadata["form"] = "paged"
-            tensors = {"q": q, "cu_seqlens_q": _offsets(q_lens), "cache_seqlens": _int(kv_lens), "prefix_lens": _int([0] * len(q_lens))}
+            tensors = {
+                "q": q,
+                "cu_seqlens_q": _offsets(q_lens),
+                "cache_seqlens": _int(kv_lens),
+                "prefix_lens": _int([0] * len(q_lens)),
+            }
             tensors |= self._cache(kv_lens)
         for name, values in self.extras._asdict().items():
             if values is not None:
@@ -142,7 +150,9 @@ class Laid:
                 got = tensor.array[at]
                 if (bits(np.ascontiguousarray(got)) == CANARY[tensor.dtype]).any():
                     return worst, f"{name} of sequence {b} was not written everywhere"
-                share, wrong = _compare(name, widen(got, tensor.dtype).astype(np.float64), value, bound, np.isneginf(truth.lse), conventions)
+                share, wrong = _compare(
+                    name, widen(got, tensor.dtype).astype(np.float64), value, bound, np.isneginf(truth.lse), conventions
+                )
                 worst = max(worst, share)
                 if wrong:
                     return worst, f"sequence {b} ({rows} rows, {keys} keys): {wrong}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..call import Attributes
+from ..attributes import Attributes
 from ..formats import Array
 
 Reals = npt.NDArray[np.float64]
@@ -39,8 +39,8 @@ class Expected(NamedTuple):
 def expected(a: Attributes, storage: str, q: Array, k: Array, v: Array, extras: Extras) -> Expected:
     """``q`` ``[rows, q_heads, d_qk]``, ``k``, ``v`` ``[keys, kv_heads, d]``, f32 before 8-bit scales.
 
-    The bounds hold, to first order, for a kernel that sums in f32 in any order, and rounds scores, weights, partial results and scaled
-    8-bit keys and values to the storage format on the way. They follow from the values; nothing in them was tuned.
+    The bounds hold, to first order, for a kernel that sums in f32 in any order, and rounds scores, weights, partial results and
+    scaled 8-bit keys and values to the storage format on the way. They follow from the values; nothing in them was tuned.
     """
     rows, keys, group = len(q), len(k), a.q_heads // a.kv_heads
     unit, f32 = max(UNIT[storage], UNIT[a.out_dtype]), UNIT["f32"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..call import Attributes
+from ..attributes import Attributes
 from ..capabilities import FEATURES, FORMATS, FORMS
 from .problem import Problem
 
@@ -73,7 +73,9 @@ def trials(welcome: Mapping[str, Any]) -> Iterator[Trial]:
         yield Trial("form", form, replace(base, form=form), "forms" in welcome)
     for form in welcome.get("formats", FORMATS):
         storage, _, out = form.partition("->")
-        yield Trial("format", form, replace(base, storage=storage).with_attributes(out_dtype=out or storage), "formats" in welcome)
+        yield Trial(
+            "format", form, replace(base, storage=storage).with_attributes(out_dtype=out or storage), "formats" in welcome
+        )
     for feature in welcome.get("features", FEATURES):
         yield from _feature(feature, base, welcome, declared)
     for d_qk, d_v in _head_dims(welcome):

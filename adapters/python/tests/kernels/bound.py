@@ -1,5 +1,5 @@
-"""How far a result may lie from the true value, given what a kernel declares: the roundings of src/subject/attention/accuracy, counted
-more simply and never fewer. It knows f32 with any order of sums, and the formats of scores and weights."""
+"""How far a result may lie from the true value, given what a kernel declares: the roundings of src/subject/attention/accuracy,
+counted more simply. It knows f32 with any order of sums, and the formats of scores and weights."""
 
 import numpy as np
 
@@ -47,4 +47,5 @@ def bounds(problem, index, numerics):
     denominator = (weights * error).sum(2, keepdims=True) + sums
     quotient = (numerator + o * denominator) / np.maximum(1 - denominator, 0.5)
     stored = (o + quotient) * UNIT[problem.format] + TINY[problem.format]
-    return (quotient + stored).transpose(1, 0, 2), (denominator / 0.5 + OPERATIONS * u * (np.abs(finite) + np.log(keys + 1) + 1))[..., 0].T
+    logarithm = 2 * denominator + OPERATIONS * u * (np.abs(finite) + np.log(keys + 1) + 1)
+    return (quotient + stored).transpose(1, 0, 2), logarithm[..., 0].T

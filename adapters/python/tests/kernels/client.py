@@ -12,7 +12,7 @@ import numpy as np
 
 HEADER = struct.Struct("<4sHHQQ")
 HELLO, WELCOME, CALL, RESULT, UNSUPPORTED, FAILED, BYE = range(1, 8)
-DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16), "I32": np.dtype(np.int32)}
+DTYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype(ml_dtypes.bfloat16), "I32": np.dtype("<i4")}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -96,8 +96,9 @@ def encode(metadata, tensors):
     header, offset, parts = {"__metadata__": metadata}, 0, []
     for name in order:
         tensor = tensors[name]
-        header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + tensor.nbytes]}
-        offset += tensor.nbytes
+        at = [offset, offset + tensor.nbytes]
+        header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": at}
+        offset = at[1]
         parts.append(tensor.tobytes())
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

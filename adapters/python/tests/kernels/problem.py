@@ -8,6 +8,11 @@ import numpy as np
 FORMATS = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
 
+def offsets(lengths):
+    """cu_seqlens of lengths."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
 @dataclass
 class Problem:
     """Sequences of `(rows, keys)`, and what a call says of them."""
@@ -29,7 +34,10 @@ class Problem:
 
     def __post_init__(self):
         random = np.random.default_rng(self.seed)
-        normal = lambda *shape: random.standard_normal(shape).astype(np.float32).astype(FORMATS[self.format])
+
+        def normal(*shape):
+            return random.standard_normal(shape).astype(np.float32).astype(FORMATS[self.format])
+
         self.q = [normal(rows, self.q_heads, self.d_qk) for rows, _ in self.sequences]
         self.k = [normal(keys, self.kv_heads, self.d_qk) for _, keys in self.sequences]
         self.v = [normal(keys, self.kv_heads, self.d_v) for _, keys in self.sequences]
@@ -37,9 +45,9 @@ class Problem:
 
     def attributes(self):
         return {
-            "q_heads": self.q_heads, "kv_heads": self.kv_heads, "d_qk": self.d_qk, "d_v": self.d_v, "softmax_scale": self.softmax_scale,
-            "causal": self.causal, "window_left": self.window_left, "window_right": self.window_right, "softcap": self.softcap,
-            "block_q": 64, "out_dtype": self.format, "lse": True, "context": None, "knobs": self.knobs,
+            "q_heads": self.q_heads, "kv_heads": self.kv_heads, "d_qk": self.d_qk, "d_v": self.d_v,
+            "softmax_scale": self.softmax_scale, "causal": self.causal, "window_left": self.window_left,
+            "window_right": self.window_right, "softcap": self.softcap, "block_q": 64, "out_dtype": self.format, "lse": True, "context": None, "knobs": self.knobs,
         }  # fmt: skip
 
     def mask(self, rows, keys):
@@ -90,18 +98,20 @@ class Problem:
     def run(self, kernel, form):
         """Calls a kernel in one form: `o` and `lse` of each sequence."""
         rows, keys = (np.array([pair[i] for pair in self.sequences], np.int32) for i in (0, 1))
-        cu = lambda lengths: np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         batch, attributes = len(rows), self.attributes()
-        packed = {"q": np.concatenate(self.q), "cu_seqlens_q": cu(rows)}
+        packed = {"q": np.concatenate(self.q), "cu_seqlens_q": offsets(rows)}
         if form == "varlen":
-            tensors = packed | {"k": np.concatenate(self.k), "v": np.concatenate(self.v), "cu_seqlens_k": cu(keys)}
+            tensors = packed | {"k": np.concatenate(self.k), "v": np.concatenate(self.v), "cu_seqlens_k": offsets(keys)}
             o, lse = kernel.call("varlen", attributes, tensors | self.extras())
         elif form in ("dense_left", "dense_right"):
             spare = 3
             q = self.poison(batch, rows.max() + spare, self.q_heads, self.d_qk)
             k = self.poison(batch, keys.max() + spare, self.kv_heads, self.d_qk)
             v = self.poison(batch, keys.max() + spare, self.kv_heads, self.d_v)
-            at = lambda x, length: slice(0, length) if form == "dense_right" else slice(x.shape[1] - length, x.shape[1])
+
+            def at(x, length):
+                return slice(0, length) if form == "dense_right" else slice(x.shape[1] - length, x.shape[1])
+
             for b in range(batch):
                 q[b, at(q, rows[b])], k[b, at(k, keys[b])], v[b, at(v, keys[b])] = self.q[b], self.k[b], self.v[b]
             tensors = {"q": q, "k": k, "v": v, "lengths_q": rows, "lengths_kv": keys}
@@ -119,10 +129,9 @@ class Problem:
             o, lse = kernel.call("paged", attributes, tensors | self.extras())
         else:
             o, lse = kernel.call("paged", attributes, packed | self.pages(int(form.removeprefix("paged_")), keys) | self.extras())
-        split = lambda x: None if x is None else np.split(x, np.cumsum(rows)[:-1])
         assert o.shape == (rows.sum(), self.q_heads, self.d_v) and o.dtype == FORMATS[self.format]
         assert lse is None or (lse.shape == (rows.sum(), self.q_heads) and lse.dtype == np.float32)
-        return split(o), split(lse)
+        return tuple(None if x is None else np.split(x, np.cumsum(rows)[:-1]) for x in (o, lse))
 
     def pages(self, page_size, keys):
         """A cache in pages of this size, scattered, with a spare page, and a table wider than needed."""

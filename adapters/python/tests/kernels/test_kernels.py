@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from adapters import RECORDED, RUN
 from bound import bounds
-from client import Refused
 from problem import Problem
 
 MIXED = [(5, 5), (33, 33), (1, 70), (16, 48)]
@@ -32,11 +31,6 @@ PROBLEMS = {
     "empty_sequences": ({"causal", "empty_rows", "empty_sequences"}, {"sequences": [(0, 5), (7, 7), (3, 0), (0, 0)]}),
     "nothing": ({"causal", "empty_rows", "empty_sequences"}, {"sequences": [(3, 0)]}),
 }
-REFUSALS = {
-    ("flashinfer", "two_windows"): "windows to the left only",
-    ("onnxruntime-gqa", "two_windows"): "a window only to the left",
-}
-"""What an adapter refuses although its features, one by one, allow it."""
 
 
 @pytest.fixture(scope="module", params=RUN + RECORDED, ids=lambda adapter: adapter.name)
@@ -90,12 +84,7 @@ def attempt(kernel, form, name, **changes):
     if not needs <= able:
         return False
     problem = Problem(**{"format": welcome["formats"][0], "d_qk": dim, "d_v": dim} | fields | changes)
-    where = f"{name}, {form}, {changes}"
-    if refusal := REFUSALS.get((kernel.adapter.name, name)):
-        with pytest.raises(Refused, match=refusal):
-            problem.run(kernel, form)
-    else:
-        check(kernel, form, problem, where)
+    check(kernel, form, problem, f"{name}, {form}, {changes}")
     return True
 
 

@@ -1,24 +1,25 @@
 //! Runs one case: both sides, the oracle, the comparison, relations, the witness.
 //!
 //! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept, but
-//! for those that a kernel which does not repeat itself makes meaningless ([`repeat`]).
+//! for those that a kernel which does not repeat itself makes meaningless.
 
+mod relate;
 mod repeat;
 
+pub(crate) use relate::RELATION_STREAM;
+
 use super::captured::Captured;
-use super::data::Known;
 use super::drive::{self, Poison, Produced, Stop, element_index, row_index};
 use super::implementation::Implementation;
 use super::judge::judge;
 use super::oracle::{Mode, Oracle};
-use super::relation::{Relation, SidedRelation, draw_knob, rotate, undo};
+use super::relation::{SidedRelation, undo};
 use super::scope::{Scope, SideScope};
-use super::trial::{Checks, RELATIONS_PER_CASE, Trial};
+use super::trial::{Checks, Trial};
 use super::witness::order_sensitive;
 use super::{Case, Inputs, Problem};
 use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
 use crate::number::Dtype;
-use crate::source::{Source as _, Stream};
 use crate::tensor::Index;
 use std::sync::Arc;
 
@@ -84,42 +85,17 @@ impl Pair {
         observer: Option<drive::Observer<'_>>,
     ) -> Result<Produced, Stop> {
         let kernel = &*self.side(path).kernel;
+        let side = SideScope::of(path, kernel);
+        // A case from a file may ask for anything: what was never declared is no fault of the kernel's.
+        if !side.is_everything()
+            && let Some(reason) = side.outside(case)
+        {
+            return Err(Stop::Unsupported(reason));
+        }
         match path {
             Path::Train => drive::train(kernel, &case.problem, &case.train, inputs, poison, observer),
             Path::Infer => drive::infer(kernel, &case.problem, &case.infer, inputs, poison, observer),
         }
-    }
-
-    /// Why a relation that was drawn is not run: its changed case is more than the kernel can do. The axis, and the reason.
-    pub(crate) fn beyond(&self, case: &Case, drawn: &SidedRelation) -> Option<String> {
-        let kernel = &*self.side(drawn.path).kernel;
-        let side = SideScope::of(drawn.path, kernel);
-        if side.is_everything() {
-            return None;
-        }
-        let reason = side.outside(&drawn.apply(case)?.case)?;
-        Some(format!("{}: {reason}", drawn.relation.axis()))
-    }
-
-    /// The relations of a case's turn, and why others are left out.
-    pub(super) fn relations_of_turn(&self, case: &Case, turn: u64) -> (Vec<SidedRelation>, Vec<String>) {
-        let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut Stream::new(turn, RELATION_STREAM));
-        // Knobs have a stream of their own: other kernels' relations stay what they are.
-        let mut source = Stream::new(turn, KNOB_STREAM);
-        for path in Path::BOTH {
-            let knobs = self.side(path).kernel.capabilities().knobs;
-            if !knobs.is_empty() && source.chance(1, 2) {
-                drawn.extend(draw_knob(path, case, &knobs, &mut source));
-            }
-        }
-        let mut left_out = Vec::new();
-        drawn.retain(|it| {
-            let reason = self.beyond(case, it);
-            let stays = reason.is_none();
-            left_out.extend(reason);
-            stays
-        });
-        (drawn, left_out)
     }
 
     /// Runs a trial.
@@ -164,7 +140,10 @@ impl Pair {
                 self.relate(case, &inputs, base, relation, &mut verdict);
             }
         }
+        // Repeats that only explain a difference are no part of the count.
+        let related = verdict.related;
         self.repeat_first(case, &inputs, sides.each_ref().map(Option::as_ref), &relations, &mut verdict);
+        verdict.related = related;
         if self.witness && matches!(trial.checks, Checks::Turn(_)) {
             verdict.capable = capable(&case.problem);
             verdict.order_sensitive = self.witnessed(case, &inputs);
@@ -229,74 +208,7 @@ impl Pair {
         verdict.compared += o.compared() + lse.compared();
         [o.finish(), lse.finish()].into_iter().flatten().collect()
     }
-
-    /// One relation: runs the changed case on one path and compares the rows that both runs have.
-    fn relate(&self, case: &Case, inputs: &Inputs, base: &Produced, relation: &SidedRelation, verdict: &mut Verdict) {
-        let Some(variant) = relation.apply(case) else { return };
-        let poison = if relation.relation == Relation::Poison { Poison::Huge } else { Poison::Nan };
-        let known = Known { problem: &case.problem, inputs };
-        let captured = self.captured.as_deref().map(|captured| captured as _);
-        let fresh = (!variant.same_inputs).then(|| Inputs::with(&variant.case, captured, Some(known)));
-        let other_inputs = fresh.as_ref().unwrap_or(inputs);
-        // Rows made again are in the base run already.
-        let again = relation.relation == Relation::Recompute;
-        let changed = match again {
-            true => None,
-            false => match self.drive(relation.path, &variant.case, other_inputs, poison, None) {
-                Ok(changed) => Some(changed),
-                Err(stop) => return verdict.findings.push(stopped(relation.path, stop, Some(relation))),
-            },
-        };
-        let problem = &case.problem;
-        let names = if again { ["first", "again"] } else { ["base", "changed"] };
-        let mut o = Comparison::new("o", problem.out_dtype, names);
-        let mut lse = Comparison::new("lse", Dtype::F32, names);
-        let has_lse = self.side(relation.path).kernel.has_lse();
-        for (n, sequence) in variant.case.problem.sequences.iter().enumerate() {
-            let Some(ours) = problem.sequences.iter().position(|it| it.id == sequence.id) else { continue };
-            if variant.except == Some(sequence.id) {
-                continue;
-            }
-            for i in 0..sequence.q as usize {
-                let (row, other) = (inputs.q_start[ours] + i, other_inputs.q_start[n] + i);
-                let mut pair = |a: [&[u32]; 2], b: [&[u32]; 2], production| {
-                    o.slices(a[0], b[0], row * a[0].len(), |n| produced(element_index(problem, row, n), production));
-                    if has_lse {
-                        lse.slices(a[1], b[1], row * a[1].len(), |n| produced(row_index(problem, row, n), production));
-                    }
-                };
-                match &changed {
-                    Some(changed) => {
-                        let both = productions(base, row).zip(productions(changed, other));
-                        both.enumerate().for_each(|(production, (a, b))| pair(a, b, production));
-                    }
-                    None => {
-                        let mut ours = productions(base, row);
-                        if let Some(first) = ours.next() {
-                            ours.enumerate().for_each(|(n, again)| pair(first, again, n + 1));
-                        }
-                    }
-                }
-            }
-        }
-        // A relation that left nothing to compare was not run.
-        verdict.relations += u64::from(o.compared() > 0);
-        for difference in [o.finish(), lse.finish()].into_iter().flatten() {
-            let (axis, path, relation) = (relation.relation.axis(), relation.path, relation.to_string());
-            let finding = Finding::NotInvariant { axis, path, relation, difference };
-            // Two relations of one axis may show the same.
-            if verdict.findings.iter().all(|it| it.signature() != finding.signature()) {
-                verdict.findings.push(finding);
-            }
-        }
-    }
 }
-
-/// Stream of the relation draws, apart from the case streams.
-pub(crate) const RELATION_STREAM: u64 = u64::MAX;
-
-/// Stream of the draws of relations of knobs.
-const KNOB_STREAM: u64 = u64::MAX - 1;
 
 fn skip(verdict: &mut Verdict, reason: String) {
     verdict.findings.push(Finding::Skipped { reason });

@@ -293,7 +293,9 @@ impl<'s> Within<'s> {
         let mut knobs: Vec<(String, String)> = Vec::new();
         for knob in &self.scope.side(path).can().knobs {
             let others = knob.values.get(1..).unwrap_or_default();
-            if !others.is_empty() && source.chance(1, 4) {
+            // A name that stands twice is refused before a run begins.
+            let new = knobs.iter().all(|(name, _)| *name != knob.name);
+            if new && !others.is_empty() && source.chance(1, 4) {
                 knobs.push((knob.name.clone(), others[source.below(others.len() as u64) as usize].clone()));
             }
         }

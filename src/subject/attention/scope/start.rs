@@ -2,10 +2,11 @@
 
 use super::{Scope, listed};
 use crate::finding::Path;
+use crate::input_error::shorten;
 use crate::subject::attention::capabilities::{Form, Format, HeadDims};
 use crate::subject::attention::feature::Feature;
 use crate::subject::attention::pin::{KvPin, Pins};
-use crate::subject::attention::validate::MAX_DIM;
+use crate::subject::attention::validate::{MAX_DIM, MAX_KNOBS, is_knob_name};
 
 impl Scope {
     /// Whether the kernels have any case in common that keeps the pins. Captured tensors bring their head dims, `d_qk` and `d_v`.
@@ -13,6 +14,7 @@ impl Scope {
     /// # Errors
     /// What they do not have in common, or which pin is beyond them.
     pub fn start(&self, pins: &Pins, captured: Option<(u32, u32)>) -> Result<(), String> {
+        Path::BOTH.into_iter().try_for_each(|path| self.knobs(path))?;
         self.forms()?;
         self.storage(pins)?;
         self.dims(pins, captured)?;
@@ -36,6 +38,27 @@ impl Scope {
             return Err(beyond(pins, reason));
         }
         Ok(())
+    }
+
+    /// Knobs that a case file can hold.
+    fn knobs(&self, path: Path) -> Result<(), String> {
+        let knobs = &self.side(path).can.knobs;
+        let wrong = |name: &str, reason: &str| Err(format!("the {path} kernel declares a knob `{}` {reason}", shorten(name)));
+        for (n, knob) in knobs.iter().enumerate() {
+            if !is_knob_name(&knob.name) {
+                return wrong(&knob.name, "that is no name: letters, digits and _");
+            }
+            if knobs[..n].iter().any(|it| it.name == knob.name) {
+                return wrong(&knob.name, "twice");
+            }
+            if knob.values.is_empty() || knob.values.iter().any(|value| value.chars().any(char::is_control)) {
+                return wrong(&knob.name, "without values, or with one of several lines");
+            }
+        }
+        match knobs.len() <= MAX_KNOBS {
+            true => Ok(()),
+            false => Err(format!("the {path} kernel declares {} knobs; {MAX_KNOBS} are the most", knobs.len())),
+        }
     }
 
     fn forms(&self) -> Result<(), String> {

@@ -292,7 +292,18 @@ fn a_run_without_common_cases_is_refused() {
     let forms = |forms: &[Form]| Capabilities { forms: Some(forms.to_vec()), ..any() };
     let dims = |dims: HeadDims| Capabilities { head_dims: Some(dims), ..any() };
     let features = |features: &[Feature]| Capabilities { features: Some(features.to_vec()), ..any() };
+    let knobs = |list: &[(&str, &[&str])]| Capabilities {
+        knobs: list
+            .iter()
+            .map(|(name, values)| Knob { name: name.to_string(), values: values.iter().map(|it| it.to_string()).collect() })
+            .collect(),
+        ..any()
+    };
     for (error, reason) in [
+        (start(any(), knobs(&[("a-b", &["1"])]), "none"), "the infer kernel declares a knob `a-b` that is no name"),
+        (start(knobs(&[("a", &["1"]), ("a", &["2"])]), any(), "none"), "the train kernel declares a knob `a` twice"),
+        (start(any(), knobs(&[("a", &[])]), "none"), "`a` without values"),
+        (start(any(), knobs(&[("a", &["1", "2\n3"])]), "none"), "one of several lines"),
         (
             start(formats(&["f32"]), formats(&["bf16", "f16"]), "none"),
             "no format in common: train does f32, infer does bf16, f16",

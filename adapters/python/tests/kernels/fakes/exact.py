@@ -4,8 +4,8 @@ import torch
 
 
 def attention(q, k, v, scale, causal, left, right, softcap, sinks=None):
-    """q [rows, heads, d], k and v [keys, kv_heads, d]: o in q's format and lse [rows, heads], base e. Masks lie to the bottom right;
-    left and right are numbers of keys, or None."""
+    """q [rows, heads, d], k and v [keys, kv_heads, d]: o in q's format and lse [rows, heads], base e. Masks lie to the bottom
+    right; left and right are numbers of keys, or None."""
     group = q.shape[1] // k.shape[1]
     k, v = (x.double().repeat_interleave(group, 1) for x in (k, v))
     scores = torch.einsum("ihd,jhd->hij", q.double(), k) * scale
@@ -53,3 +53,8 @@ def gather(cache, pages, length):
     need = -(-length // cache.shape[1])
     assert len(pages) >= need
     return cache[pages[:need]].flatten(0, 1)[:length]
+
+
+def longest(offsets):
+    """The longest sequence of cu_seqlens."""
+    return max(b - a for a, b in zip(offsets, offsets[1:]))

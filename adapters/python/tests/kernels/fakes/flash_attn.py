@@ -1,7 +1,7 @@
 """FlashAttention 2.8.3, recorded: signatures of flash_attn/flash_attn_interface.py, checks of csrc/flash_attn/flash_api.cpp."""
 
 import torch
-from exact import attention, gather, int32, sixteen, whole
+from exact import attention, gather, int32, longest, sixteen, whole
 
 __version__ = "2.8.3+fake"
 
@@ -16,7 +16,7 @@ def flash_attn_varlen_func(
     batch = cu_seqlens_q.numel() - 1
     rows, keys = int32(cu_seqlens_q, batch + 1), int32(cu_seqlens_k, batch + 1)
     assert rows[-1] == len(q) and keys[-1] == len(k)
-    assert max_seqlen_q == max(b - a for a, b in zip(rows, rows[1:])) and max_seqlen_k == max(b - a for a, b in zip(keys, keys[1:]))
+    assert (max_seqlen_q, max_seqlen_k) == (longest(rows), longest(keys))
     o, lse = torch.empty_like(q), torch.empty(q.shape[1], q.shape[0])
     for a, b, c, d in zip(rows, rows[1:], keys, keys[1:]):
         left, right = window_size

@@ -50,8 +50,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Wrapper):
         self._plan(
             num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, custom_mask=custom_mask, causal=causal, sm_scale=sm_scale,
             pos_encoding_mode=pos_encoding_mode, use_fp16_qk_reduction=use_fp16_qk_reduction, window_left=window_left,
-            logits_soft_cap=logits_soft_cap, q_data_type=q_data_type, kv_data_type=kv_data_type, fixed_split_size=fixed_split_size,
-            disable_split_kv=disable_split_kv,
+            logits_soft_cap=logits_soft_cap, q_data_type=q_data_type, kv_data_type=kv_data_type,
+            fixed_split_size=fixed_split_size, disable_split_kv=disable_split_kv,
         )  # fmt: skip
         self.rows, self.keys = int32(qo_indptr, -1), int32(kv_indptr, len(qo_indptr))
 
@@ -83,8 +83,8 @@ class BatchPrefillWithPagedKVCacheWrapper(_Wrapper):
         self._plan(
             num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo, custom_mask=custom_mask, causal=causal, sm_scale=sm_scale,
             pos_encoding_mode=pos_encoding_mode, use_fp16_qk_reduction=use_fp16_qk_reduction, window_left=window_left,
-            logits_soft_cap=logits_soft_cap, q_data_type=q_data_type, kv_data_type=kv_data_type, fixed_split_size=fixed_split_size,
-            disable_split_kv=disable_split_kv,
+            logits_soft_cap=logits_soft_cap, q_data_type=q_data_type, kv_data_type=kv_data_type,
+            fixed_split_size=fixed_split_size, disable_split_kv=disable_split_kv,
         )  # fmt: skip
         self.rows, self.page_size = int32(qo_indptr, -1), page_size
         indptr, last = int32(paged_kv_indptr, len(qo_indptr)), int32(paged_kv_last_page_len, len(qo_indptr) - 1)

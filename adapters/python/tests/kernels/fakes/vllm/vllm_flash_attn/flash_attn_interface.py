@@ -1,7 +1,7 @@
 """Recorded: vllm/vllm_flash_attn/flash_attn_interface.py at 01420e0."""
 
 import torch
-from exact import attention, gather, int32, sixteen, whole
+from exact import attention, gather, int32, longest, sixteen, whole
 
 
 def flash_attn_varlen_func(
@@ -18,7 +18,7 @@ def flash_attn_varlen_func(
     assert window_size is None or (isinstance(window_size, list) and len(window_size) == 2)
     batch = cu_seqlens_q.numel() - 1
     rows = int32(cu_seqlens_q, batch + 1)
-    assert max_seqlen_q == max(b - a for a, b in zip(rows, rows[1:]))
+    assert max_seqlen_q == longest(rows)
     if block_table is None:
         keys = int32(cu_seqlens_k, batch + 1)
         sequences = [(k[a:b], v[a:b]) for a, b in zip(keys, keys[1:])]

@@ -1,0 +1,147 @@
+//! The cases of a probe: few shapes, each on normal data and on data made to show order and blocking.
+
+use super::terms::Terms;
+use crate::finding::Path;
+use crate::source::mix;
+use crate::subject::attention::capabilities::{Form, Format};
+use crate::subject::attention::{
+    Anchor, Cache, Case, Data, InferPlan, Mask, Problem, Regime, Request, Sequence, Side, TrainLayout, TrainPlan,
+};
+
+/// Positions: around every block and page that published kernels have, and past two of the larger ones.
+const LADDER: [u32; 30] =
+    [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 160, 192, 193, 255, 256, 257, 300];
+
+/// The same for a kernel that compiles for each shape.
+const SHORT_LADDER: [u32; 10] = [1, 2, 3, 8, 16, 17, 33, 65, 129, 257];
+
+/// Place of a case in the sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Positions of its first sequence.
+    pub(super) length: u32,
+    /// Counts up from 0.
+    pub(super) index: u64,
+    /// How often the sample has gone through the lengths before.
+    pub(super) round: u64,
+    /// Normal data, as against designed.
+    pub(super) normal: bool,
+}
+
+/// The first `cases` places of a sample. Every length comes with one kind of data before the next kind; few cases are spread over the
+/// lengths.
+pub(super) fn places(terms: &Terms<'_>, cases: u64) -> Vec<Place> {
+    let ladder: &[u32] = if terms.capabilities.compiles { &SHORT_LADDER } else { &LADDER };
+    let lengths: Vec<u32> = ladder.iter().copied().filter(|&length| terms.holds(length)).collect();
+    let count = lengths.len() as u64;
+    if count == 0 {
+        return Vec::new();
+    }
+    let of = |index: u64| {
+        let at = if cases < count { index * count / cases } else { index % count };
+        let round = if cases < count { index } else { index / count };
+        // Half of the cases are normal: their share is what a user would see.
+        Place { length: lengths[at as usize], index, round, normal: round.is_multiple_of(2) }
+    };
+    (0..cases).map(of).collect()
+}
+
+/// What a case of the sample looks like.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// Rows and positions of each sequence.
+    pub(super) sequences: Vec<(u32, u32)>,
+    pub(super) format: Format,
+    pub(super) mask: Mask,
+    pub(super) head_dims: (u32, u32),
+    pub(super) heads: (u32, u32),
+    pub(super) layout: TrainLayout,
+    pub(super) cache: Cache,
+}
+
+impl Shape {
+    /// Sequences under the kernel's usual mask, heads and layouts.
+    pub(super) fn of(terms: &Terms<'_>, format: Format, sequences: &[(u32, u32)]) -> Shape {
+        let layout = match () {
+            () if terms.form(Form::Varlen) => TrainLayout::Varlen,
+            () if terms.form(Form::DenseRight) => TrainLayout::Dense { side: Side::Right, pad_q: 0, pad_kv: 0 },
+            () => TrainLayout::Dense { side: Side::Left, pad_q: 0, pad_kv: 0 },
+        };
+        let cache = match terms.form(Form::Paged) {
+            true => Cache::Paged { page: terms.page(), spare: 1, shuffle: 0, recycled: false },
+            false => Cache::Contiguous { spare: 0 },
+        };
+        let causal = terms.masks().first().copied().unwrap_or(Some(Anchor::BottomRight));
+        Shape {
+            sequences: sequences.to_vec(),
+            format,
+            mask: Mask { causal, ..Mask::default() },
+            head_dims: terms.head_dims(),
+            heads: terms.heads(),
+            layout,
+            cache,
+        }
+    }
+
+    /// The case, fed in one step.
+    pub(super) fn case(&self, data: Data) -> Case {
+        let count = self.sequences.len() as u32;
+        let sequences = (0..).zip(&self.sequences).map(|(id, &(q, kv))| Sequence { id, q, kv }).collect();
+        let requests = self.sequences.iter().map(|&(q, _)| one_step(q)).collect();
+        let problem = Problem {
+            sequences,
+            kv_head_ids: (0..self.heads.0).collect(),
+            group_ids: (0..self.heads.1).collect(),
+            d_qk: self.head_dims.0,
+            d_v: self.head_dims.1,
+            mask: self.mask,
+            softcap: None,
+            sinks: None,
+            alibi_slopes: None,
+            softmax_scale: (1.0 / f64::from(self.head_dims.0).sqrt()) as f32,
+            dtype: self.format.storage,
+            fp8_kv: None,
+            out_dtype: self.format.out,
+        };
+        let order: Vec<u32> = (0..count).collect();
+        let train =
+            TrainPlan { layout: self.layout, order: order.clone(), block_q: 64, context: None, head_ranks: 1, knobs: Vec::new() };
+        let infer = InferPlan {
+            cache: self.cache,
+            requests,
+            order,
+            rotate: false,
+            budget: None,
+            bucket: 1,
+            context: None,
+            head_ranks: 1,
+            knobs: Vec::new(),
+        };
+        Case { problem, train, infer, data }
+    }
+}
+
+/// A request whose rows are all fed at once.
+pub(super) fn one_step(q: u32) -> Request {
+    Request { hit: 0, join: 0, chunks: Vec::new(), then: q.max(1), reject: 0, preempt: None }
+}
+
+/// The data of a place: normal, or in turn pairs that cancel and scores that rise.
+pub(super) fn data(place: Place, seed: u64) -> Data {
+    let regime = match (place.normal, (place.round / 2 + place.index) % 3) {
+        (true, _) => Regime::Normal,
+        (false, 0) => Regime::Rising { step: 0.25 },
+        (false, _) => {
+            // A span that ends with the sequence, so that the last row sees its pairs closed.
+            let span = 3 + (place.index % 6) as u32;
+            Regime::Mirror { span, phase: place.length % span }
+        }
+    };
+    Data::Drawn { seed: mix(seed, place.index) & 0xffff_ffff, regime }
+}
+
+/// Company for a sequence of this length: of its own length where a call must not be ragged.
+pub(super) fn other_length(terms: &Terms<'_>, path: Path, place: Place) -> u32 {
+    let other = [place.length, 5, place.length / 2 + 1, 33][(place.index % 4) as usize];
+    if terms.ragged(path) && terms.holds(other) { other } else { place.length }
+}

@@ -1,0 +1,61 @@
+//! Kernel processes under the harness: faults are findings, found whatever the number of threads, and they shrink.
+
+use crate::child::{command, patient, short, start};
+use crate::harness::{against, first, shrunk};
+use lastbit::external::process::Limits;
+use lastbit::finding::{Breakage, Fault, Finding};
+use lastbit::lab::{Campaign, Done, Flow, Length, run};
+use lastbit::subject::attention::Attention;
+use lastbit::subject::attention::oracle::Mode;
+use lastbit::subject::attention::trial::Trial;
+
+pub const TESTS: &[(&str, fn())] = &[
+    ("a_segfault_shrinks_to_its_first_length", a_segfault_shrinks_to_its_first_length),
+    ("verdicts_do_not_depend_on_threads", verdicts_do_not_depend_on_threads),
+    ("nan_is_judged_not_broken", nan_is_judged_not_broken),
+];
+
+fn under_test(role: &str, limits: Limits) -> Attention {
+    against(start(command(role), limits), Mode::Enclosure)
+}
+
+fn is(finding: &Finding, wanted: Breakage) -> bool {
+    matches!(finding, Finding::Fault { fault: Fault::Broken { breakage, .. }, .. } if *breakage == wanted)
+}
+
+fn a_segfault_shrinks_to_its_first_length() {
+    let attention = under_test("segfaults_at_129", patient());
+    let found = first(&attention, 200, |_, finding| is(finding, Breakage::Crashed)).expect("a case of 129 keys");
+    let shrunk = shrunk(&attention, &found);
+    let problem = &shrunk.trial.case.problem;
+    assert_eq!(problem.sequences.iter().map(|it| it.kv).collect::<Vec<_>>(), [129]);
+    assert_eq!((problem.sequences[0].q, problem.q_heads(), problem.d_qk), (1, 1, 1), "{problem:?}");
+    assert!(is(&shrunk.finding, Breakage::Crashed));
+    eprintln!("{} evaluations", shrunk.evaluations);
+}
+
+fn verdicts_do_not_depend_on_threads() {
+    for role in ["segfaults_at_129", "exits_at_129", "panics_at_129"] {
+        let verdicts = |jobs: usize| {
+            let attention = under_test(role, patient());
+            let mut all = Vec::new();
+            run(&attention, Campaign { seed: 3, first: 0, length: Length::Cases(60), jobs }, |done: Done<Trial>| {
+                all.push(format!("{:?}", done.verdict));
+                Flow::Continue
+            });
+            all
+        };
+        let alone = verdicts(1);
+        let faults = alone.iter().filter(|verdict| verdict.contains("Fault")).count();
+        assert!((1..60).contains(&faults), "{role}: {faults} of 60 cases");
+        assert_eq!(alone, verdicts(6), "{role}");
+    }
+}
+
+fn nan_is_judged_not_broken() {
+    let attention = under_test("nan", patient());
+    let found = first(&attention, 20, |_, finding| matches!(finding, Finding::Inaccurate(_)));
+    assert!(found.is_some(), "NaN passed for right");
+    assert!(first(&attention, 20, |_, finding| matches!(finding, Finding::Fault { .. })).is_none());
+    let _ = short();
+}
