@@ -7,6 +7,8 @@
 //! the bytes per second of `copy_from_slice` between two buffers of the same size whose pages are there, measured in between. A copy reads and
 //! writes each byte; it is counted once there too.
 
+use lastbit::external::frame::{HEADER, Header, Kind, frame};
+use lastbit::external::message::hello::Hello;
 use lastbit::external::process::{Command, Limits, ProcessKernel};
 use lastbit::external::serve::serve;
 use lastbit::number::Dtype;
@@ -14,11 +16,12 @@ use lastbit::subject::attention::kernel::{AttentionKernel, Attributes, Identity,
 use lastbit::subject::attention::{Anchor, Mask};
 use lastbit::tensor::Tensor;
 use std::hint::black_box;
+use std::io::Read;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Makes this binary the child.
+/// Makes this binary the child; `pipe` is one that maps no shared memory.
 const CHILD: &str = "LASTBIT_BENCH_CHILD";
 /// Small calls per second, whatever the number of threads.
 const SMALL_LEAST: f64 = 5000.0;
@@ -124,23 +127,63 @@ fn large(kernel: &ProcessKernel, tensors: &mut Tensors) -> [f64; 2] {
     best
 }
 
+/// Seconds of one call, the best of rounds.
+fn seconds(kernel: &ProcessKernel, tensors: &mut Tensors) -> f64 {
+    let once = |_| {
+        let begun = Instant::now();
+        tensors.call(kernel);
+        begun.elapsed().as_secs_f64()
+    };
+    (0..40).map(once).fold(f64::INFINITY, f64::min)
+}
+
+fn child(kind: &str) {
+    let (stdin, stdout) = (std::io::stdin().lock(), std::io::stdout().lock());
+    if kind == "pipe" {
+        // The hello of a side that has no shared memory, in place of the one that comes.
+        let mut stdin = stdin;
+        let mut header = [0; HEADER];
+        stdin.read_exact(&mut header).expect("a header");
+        let length = Header::parse(&header).expect("a header").length;
+        std::io::copy(&mut stdin.by_ref().take(length), &mut std::io::sink()).expect("a body");
+        let hello = frame(Kind::Hello, 0, &Hello::new(None).body());
+        serve(&Nothing, (&hello[..]).chain(stdin), stdout).expect("frames");
+    } else {
+        serve(&Nothing, stdin, stdout).expect("frames");
+    }
+}
+
+fn start(kind: &str) -> ProcessKernel {
+    let binary = std::env::current_exe().expect("this binary").display().to_string();
+    let command = Command { argv: vec![binary], environment: vec![(CHILD.into(), kind.into())], folder: None };
+    ProcessKernel::start(command, Limits::default()).expect("a kernel process")
+}
+
 fn main() -> ExitCode {
-    if std::env::var_os(CHILD).is_some() {
-        serve(&Nothing, std::io::stdin().lock(), std::io::stdout().lock()).expect("frames");
+    if let Ok(kind) = std::env::var(CHILD) {
+        child(&kind);
         return ExitCode::SUCCESS;
     }
-    let binary = std::env::current_exe().expect("this binary").display().to_string();
-    let command = Command { argv: vec![binary], environment: vec![(CHILD.into(), "1".into())], folder: None };
-    let kernel = ProcessKernel::start(command, Limits::default()).expect("a kernel process");
-    let mut missed = false;
-    // `-- small` or `-- large` measures one of the two.
+    // `-- small`, `-- sizes` or `-- large` measures one of the three.
     let wanted = |name: &str| !std::env::args().skip(1).any(|it| !it.starts_with("--") && it != name);
+    let kernel = start("mapped");
+    let mut missed = false;
     if wanted("small") {
         println!("small calls, 1 row and 8 keys of 64 lanes (at least {SMALL_LEAST:.0}/s)");
         for threads in [1, 4, 8] {
             let best = (0..3).map(|_| small(&kernel, threads)).fold(0.0, f64::max);
             missed |= best < SMALL_LEAST;
             println!("  {threads} threads  {best:8.0}/s");
+        }
+    }
+    if wanted("sizes") {
+        let pipe = start("pipe");
+        println!("time of a call by its bytes, with shared memory where lastbit uses it, and by the pipe alone");
+        for kib in [32, 64, 128, 256, 512, 1024, 4096] {
+            // q and o take nearly all.
+            let mut tensors = Tensors::new(kib * 1024 / 512, 1);
+            let [mapped, piped] = [&kernel, &pipe].map(|kernel| seconds(kernel, &mut tensors) * 1e6);
+            println!("  {kib:5} KiB  {mapped:7.0} us  {piped:7.0} us");
         }
     }
     if wanted("large") {

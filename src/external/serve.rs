@@ -2,8 +2,8 @@
 
 use super::frame::{Body, HEADER, Header, Kind, Layout, VERSION, frame};
 use super::message::answer;
-use super::message::call::{Received, Unreadable};
 use super::message::hello::Hello;
+use super::message::received::{Kept, Received, Unreadable};
 use super::message::welcome::Welcome;
 use super::region::SharedRegions;
 use crate::number::Dtype;
@@ -25,7 +25,8 @@ const AHEAD: usize = 64 << 10;
 /// Those of input and output, and `InvalidData` for an input that is no frame. `Unsupported` when the other side speaks no version that this
 /// one does; it has been answered then.
 pub fn serve(kernel: &dyn AttentionKernel, input: impl Read, output: impl Write) -> io::Result<()> {
-    let mut server = Server { kernel, input: BufReader::with_capacity(AHEAD, input), output, shared: None, spare: Vec::new() };
+    let mut server =
+        Server { kernel, input: BufReader::with_capacity(AHEAD, input), output, shared: None, kept: Kept::default() };
     let Some(hello) = server.header()? else { return Ok(()) };
     server.greet(hello)?;
     while let Some(header) = server.header()? {
@@ -43,8 +44,7 @@ struct Server<'a, R, W> {
     input: BufReader<R>,
     output: W,
     shared: Option<SharedRegions>,
-    /// Vectors of former calls: fresh pages are what large tensors spend their time on.
-    spare: Vec<Vec<u32>>,
+    kept: Kept,
 }
 
 impl<R: Read, W: Write> Server<'_, R, W> {
@@ -84,9 +84,9 @@ impl<R: Read, W: Write> Server<'_, R, W> {
     fn call(&mut self, header: Header) -> io::Result<()> {
         let received = if header.shared {
             let Some(regions) = &self.shared else { return Err(invalid("a body in shared memory, and there is none".into())) };
-            Received::read(&mut regions.request(), header.length, &mut self.spare)
+            Received::read(&mut regions.request(), header.length, &mut self.kept)
         } else {
-            Received::read(&mut self.input, header.length, &mut self.spare)
+            Received::read(&mut self.input, header.length, &mut self.kept)
         };
         let received = match received {
             Ok(received) => received,
@@ -114,18 +114,13 @@ impl<R: Read, W: Write> Server<'_, R, W> {
             }
             Err(error) => self.refuse(header.id, &error)?,
         }
-        received.into_spare(&mut self.spare);
-        self.spare.extend([o.bits, lse.bits]);
-        // What eight calls in a row had no use for is let go.
-        let excess = self.spare.len().saturating_sub(SPARE);
-        self.spare.drain(..excess);
+        self.kept.keep(received.into_vectors().chain([o.bits, lse.bits]));
         Ok(())
     }
 
     fn filled(&mut self, dtype: Dtype, dims: Vec<usize>) -> Tensor {
         let elements = dims.iter().product::<usize>();
-        let at = (0..self.spare.len()).min_by_key(|&n| self.spare[n].len().abs_diff(elements));
-        let mut bits = at.map(|n| self.spare.swap_remove(n)).unwrap_or_default();
+        let mut bits = self.kept.vector(elements);
         bits.clear();
         bits.resize(elements, canary(dtype));
         Tensor { dtype, dims, bits }
@@ -157,9 +152,6 @@ impl<R: Read, W: Write> Server<'_, R, W> {
         self.output.flush()
     }
 }
-
-/// Vectors kept for later calls: the tensors of two.
-const SPARE: usize = 24;
 
 fn run(kernel: &dyn AttentionKernel, call: Call<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
     match call {

@@ -1,6 +1,6 @@
 //! Kernel processes under the harness: faults are findings, found whatever the number of threads, and they shrink.
 
-use crate::child::{command, patient, short, start};
+use crate::child::{command, patient, start};
 use crate::harness::{against, first, shrunk};
 use lastbit::external::process::Limits;
 use lastbit::finding::{Breakage, Fault, Finding};
@@ -57,5 +57,4 @@ fn nan_is_judged_not_broken() {
     let found = first(&attention, 20, |_, finding| matches!(finding, Finding::Inaccurate(_)));
     assert!(found.is_some(), "NaN passed for right");
     assert!(first(&attention, 20, |_, finding| matches!(finding, Finding::Fault { .. })).is_none());
-    let _ = short();
 }

@@ -2,8 +2,8 @@
 
 use lastbit::external::frame::{Body, HEADER, Header, Kind, frame};
 use lastbit::external::message::answer;
-use lastbit::external::message::call::Received;
 use lastbit::external::message::hello::Hello;
+use lastbit::external::message::received::{Kept, Received};
 use lastbit::external::message::welcome::Welcome;
 use lastbit::external::process::{Command, Limits, ProcessKernel};
 use lastbit::external::serve::serve;
@@ -153,6 +153,12 @@ fn segfault() -> ! {
     }
 }
 
+/// A child of its own that stays for long.
+#[allow(clippy::zombie_processes, reason = "nobody waits for it: that is what is tested")]
+fn sleeper() {
+    std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+}
+
 /// A parent that calls a child which hangs, and so never ends by itself.
 fn parent() {
     let kernel = start(command(&about()), patient());
@@ -178,22 +184,22 @@ impl Trick {
             }
             "hangs_at_129" if long => hang(),
             "hangs_with_a_child_of_its_own" => {
-                let _child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+                sleeper();
                 hang();
             }
             "leaves_a_child_behind" => {
-                std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+                sleeper();
             }
             "ends_and_leaves_a_child" => {
-                let _child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+                sleeper();
                 std::process::exit(4);
             }
             "leaks_at_129" if long => leak(),
             "child_leaks" => {
                 // The memory is its child's.
                 let child = command("leaks_alone");
-                std::process::Command::new(&child.argv[0]).env(ROLE, "leaks_alone").spawn().expect("this binary");
-                hang();
+                let status = std::process::Command::new(&child.argv[0]).env(ROLE, "leaks_alone").status();
+                panic!("a child that leaks for ever has ended: {status:?}");
             }
             "answers_late" => std::thread::sleep(Duration::from_secs(2)),
             "slow_first" => std::thread::sleep(Duration::from_millis(700)),
@@ -284,7 +290,7 @@ fn raw(role: &str) -> ExitCode {
             break;
         }
         let id = header.id;
-        let call = Received::read(&mut &body[..], header.length, &mut Vec::new()).expect("a call");
+        let call = Received::read(&mut &body[..], header.length, &mut Kept::default()).expect("a call");
         let (dtype, dims) = call.output().expect("outputs");
         let heads = &dims[..dims.len() - 1];
         let long = call.make(longest).expect("a call") >= 129;

@@ -38,7 +38,7 @@ const FAULTS: &[(&str, Breakage, &str)] = &[
     ("raw_noise", Breakage::Garbled, "`step 12: loss 0.25\\n"),
     ("raw_half", Breakage::Garbled, "bytes of an answer, then no more: it exited with code 0"),
     ("raw_half_then_segfault", Breakage::Crashed, "SIGSEGV after "),
-    ("raw_half_then_hang", Breakage::TimedOut, "but the beginning of one"),
+    ("raw_half_then_hang", Breakage::TimedOut, "300ms, but the beginning of one; it was ended"),
     ("raw_huge", Breakage::Garbled, "announces 10737418240 bytes; the limit is 4294967296"),
     ("raw_large", Breakage::Garbled, "announces 3221225472 bytes; the call's outputs need at most"),
     ("raw_other_id", Breakage::Garbled, "a call that was never made"),

@@ -1,7 +1,7 @@
 //! Frames and bodies: what any safetensors reader makes of them, and what hostile ones do.
 
 use lastbit::external::frame::{Body, Element, HEADER, Header, Kind, Layout, frame};
-use lastbit::external::message::call::Received;
+use lastbit::external::message::received::{Kept, Received};
 use lastbit::number::Dtype;
 use lastbit::source::{Source, Stream};
 use lastbit::tensor::Tensor;
@@ -152,7 +152,7 @@ fn hostile_bytes_are_refused_without_a_panic() {
         }
         let _ = Header::parse(bytes.first_chunk().expect("a header"));
         let body = &bytes[HEADER..];
-        let call = Received::read(&mut &body[..], body.len() as u64, &mut Vec::new());
+        let call = Received::read(&mut &body[..], body.len() as u64, &mut Kept::default());
         if let Ok(call) = &call {
             let _ = (call.output(), call.make(|_| ()));
         }

@@ -94,6 +94,29 @@ impl Welcome {
         of(Some(storage)).or_else(|| of(None))
     }
 
+    /// What of a kernel that was started again is not what it was; `None` where all that bits and verdicts depend on is.
+    pub fn change(&self, after: &Welcome) -> Option<String> {
+        let (a, b) = (&self.identity, &after.identity);
+        let text = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "none".into());
+        let fields = [
+            ("name", a.name.clone(), b.name.clone()),
+            ("version", a.version.clone(), b.version.clone()),
+            ("device", a.device.clone(), b.device.clone()),
+            ("digest", text(&a.digest), text(&b.digest)),
+        ];
+        if let Some((name, before, after)) = fields.into_iter().find(|(_, before, after)| before != after) {
+            return Some(format!("identity.{name} was `{before}` and is `{after}`"));
+        }
+        let same = [
+            ("capabilities", self.capabilities == after.capabilities),
+            ("conventions", self.conventions == after.conventions),
+            ("numerics", self.numerics == after.numerics),
+            ("lse", self.lse == after.lse),
+            ("shared_memory", self.shared_memory == after.shared_memory),
+        ];
+        same.into_iter().find(|(_, same)| !same).map(|(name, _)| format!("its {name} is another"))
+    }
+
     fn json(&self) -> Value {
         let Identity { name, version, device, digest, details } = &self.identity;
         let texts = |pairs: &[(String, String)]| {

@@ -36,7 +36,7 @@ use std::thread::JoinHandle;
 use supervisor::Supervisor;
 
 /// Bodies longer than this go through shared memory where the child can: measured, see `benches/process.rs`.
-const LARGE: u64 = 256 << 10;
+const LARGE: u64 = 16 << 10;
 
 /// A kernel in a child process that speaks the protocol of `docs/protocol.md`.
 ///
@@ -155,12 +155,11 @@ impl AttentionKernel for ProcessKernel {
     }
 
     fn afresh(&self) -> Option<Result<Arc<dyn AttentionKernel>, KernelError>> {
-        let started = ProcessKernel::start(self.command.clone(), self.limits).and_then(|fresh| {
-            match supervisor::changed(&self.welcome, &fresh.welcome) {
+        let started =
+            ProcessKernel::start(self.command.clone(), self.limits).and_then(|fresh| match self.welcome.change(&fresh.welcome) {
                 None => Ok(Arc::new(fresh) as Arc<dyn AttentionKernel>),
                 Some(change) => Err(format!("a fresh process is not what the first one was: {change}")),
-            }
-        });
+            });
         Some(started.map_err(|detail| KernelError::Broken { breakage: Breakage::NotStarted, detail }))
     }
 

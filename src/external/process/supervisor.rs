@@ -145,13 +145,10 @@ impl Supervisor {
         });
     }
 
-    fn allowed(&self) -> (Duration, bool) {
-        let first = self.pending.front().is_some_and(|head| !self.shapes.contains(&head.shape));
-        (if first { self.limits.call + self.limits.compile } else { self.limits.call }, first)
-    }
-
+    /// When the head's time is over.
     fn deadline(&self) -> Instant {
-        self.since.0 + self.allowed().0
+        let first = self.pending.front().is_some_and(|head| !self.shapes.contains(&head.shape));
+        self.since.0 + self.limits.call + if first { self.limits.compile } else { Duration::ZERO }
     }
 
     /// Hands out the answers that have come.
@@ -211,10 +208,12 @@ impl Supervisor {
         }
         let (part, id) = (child.incoming.part(), child.id());
         if now >= self.deadline() {
-            let (allowed, first) = self.allowed();
-            let first = if first { ", the first of its shape" } else { "" };
-            let part = if part > 0 { " but the beginning of one" } else { "" };
-            return self.broke(Breakage::TimedOut, format!("no answer within {allowed:?}{first}{part}; it was ended"));
+            // Nothing here may depend on which calls came before: a verdict is the same whoever else calls.
+            let Limits { call, compile, .. } = self.limits;
+            let more =
+                if compile.is_zero() { String::new() } else { format!(", and {compile:?} more for the first of its shape") };
+            let part = if part > 0 { ", but the beginning of one" } else { "" };
+            return self.broke(Breakage::TimedOut, format!("no answer within {call:?}{more}{part}; it was ended"));
         }
         if sample {
             let resident = self.watch.resident(id);
@@ -248,7 +247,7 @@ impl Supervisor {
         let mut failed = 0;
         let reason = loop {
             match start(&self.command, &self.limits, self.regions.as_deref()) {
-                Ok((child, welcome)) => match changed(&self.welcome, &welcome) {
+                Ok((child, welcome)) => match self.welcome.change(&welcome) {
                     None => {
                         self.child = Some(child);
                         break None;
@@ -314,26 +313,4 @@ fn admit(header: &Header, pending: &VecDeque<Pending>) -> Result<(), String> {
         return Err(format!("a {kind} frame that announces {length} bytes; the call's outputs need at most {}", head.most));
     }
     Ok(())
-}
-
-/// What of a kernel is not what it was.
-pub(super) fn changed(before: &Welcome, after: &Welcome) -> Option<String> {
-    let (a, b) = (&before.identity, &after.identity);
-    let text = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "none".into());
-    let fields = [
-        ("name", a.name.clone(), b.name.clone()),
-        ("version", a.version.clone(), b.version.clone()),
-        ("device", a.device.clone(), b.device.clone()),
-        ("digest", text(&a.digest), text(&b.digest)),
-    ];
-    if let Some((name, before, after)) = fields.into_iter().find(|(_, before, after)| before != after) {
-        return Some(format!("identity.{name} was `{before}` and is `{after}`"));
-    }
-    let same = [
-        ("capabilities", before.capabilities == after.capabilities),
-        ("conventions", before.conventions == after.conventions),
-        ("numerics", before.numerics == after.numerics),
-        ("lse", before.lse == after.lse),
-    ];
-    same.into_iter().find(|(_, same)| !same).map(|(name, _)| format!("its {name} are others"))
 }
