@@ -40,7 +40,8 @@ class Attributes:
     wants_lse: bool
     """Whether lse is read."""
     context: Mapping[str, Any] | None
-    """``None``, or ``{"ranks": 2, "shards": "contiguous"}`` (or ``"zigzag"``): the call stands for a context-parallel group."""
+    """``None``, or ``{"ranks": 2, "shards": "contiguous", "length": 64}`` (or ``"zigzag"``): the call stands for a group of ranks
+    that share the sequence out, in chunks of a length where it is given."""
     knobs: Mapping[str, str]
     """Every knob that the kernel declared, at its default unless the call says otherwise."""
 

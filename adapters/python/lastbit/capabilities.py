@@ -45,12 +45,19 @@ def one_of(what: str, value: str, allowed: Iterable[str]) -> str:
     raise ValueError(f"{what} {value!r}: " + (f"did you mean {near[0]!r}?" if near else f"one of {', '.join(allowed)}"))
 
 
+def _list(what: str, values: Sequence[Any]) -> None:
+    """Refuses what is no list, and a list that would leave nothing to ask for."""
+    if isinstance(values, str):
+        raise ValueError(f"{what}s are the text {values!r}; give a list")
+    if len(values) == 0:
+        raise ValueError(f"the list of {what}s is empty; leave it out if all are fine")
+
+
 def names(what: str, values: Sequence[str] | None, allowed: Sequence[str]) -> list[str] | None:
     """A list of names, in canonical order without repetition; ``None`` stays ``None``."""
     if values is None:
         return None
-    if isinstance(values, str):
-        raise ValueError(f"{what} is the text {values!r}; it takes a list")
+    _list(what, values)
     wanted = {one_of(what, value, allowed) for value in values}
     return [name for name in allowed if name in wanted]
 
@@ -59,8 +66,7 @@ def formats(values: Sequence[str] | None) -> list[str] | None:
     """Formats such as ``bf16`` or ``bf16->f32``."""
     if values is None:
         return None
-    if isinstance(values, str):
-        raise ValueError(f"formats is the text {values!r}; it takes a list")
+    _list("format", values)
     for value in values:
         for part in value.split("->", 1):
             one_of("format", part, FORMATS)
@@ -77,7 +83,16 @@ def head_dims(value: Any) -> Any:
         if "max" not in value:
             raise ValueError("head_dims needs a max")
         return {"max": int(value["max"]), "multiple_of": int(value.get("multiple_of", 1))}
+    _list("head dim", value)
     return [[int(it), int(it)] if isinstance(it, int) else [int(it[0]), int(it[1])] for it in value]
+
+
+def page_sizes(value: Sequence[int] | None) -> list[int] | None:
+    """Slots in a page, each once."""
+    if value is None:
+        return None
+    _list("page size", value)
+    return list(dict.fromkeys(int(size) for size in value))
 
 
 def knobs(value: Mapping[str, Sequence[Any]] | None) -> dict[str, list[str]]:
@@ -85,9 +100,14 @@ def knobs(value: Mapping[str, Sequence[Any]] | None) -> dict[str, list[str]]:
     checked: dict[str, list[str]] = {}
     for name, values in (value or {}).items():
         texts = [str(it) for it in values] if not isinstance(values, str) else []
-        if not texts or any("\n" in text for text in texts) or not name.replace("_", "a").isalnum():
+        if (
+            not texts
+            or len(set(texts)) < len(texts)
+            or any("\n" in text for text in texts)
+            or not name.replace("_", "a").isalnum()
+        ):
             raise ValueError(
-                f"knob {name!r}: a name of letters, digits and _, and a list of at least one value, each of one line"
+                f"knob {name!r}: a name of letters, digits and _, and a list of values, each of one line and there once"
             )
         checked[name] = texts
     return checked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +97,7 @@ class Kernel:
         self.features = capabilities.names("feature", features, capabilities.FEATURES)
         self.formats = capabilities.formats(formats)
         self.head_dims = capabilities.head_dims(head_dims)
-        self.page_sizes = None if page_sizes is None else [int(size) for size in page_sizes]
+        self.page_sizes = capabilities.page_sizes(page_sizes)
         self.max_rows = max_rows
         self.empty_rows = empty_rows
         self.empty_sequences = empty_sequences
@@ -221,6 +222,7 @@ class Kernel:
                 f"{sys.argv[0]} is a kernel for lastbit, which drives it over its stdin. To try it: lastbit-check {sys.argv[0]}"
             )
         channel = pipe.claim()
+        faulthandler.enable()  # a segmentation fault leaves Python's stack on stderr, which lastbit shows
         server = Server(self, channel)
         self._running = True
         sys.exit(server.run())

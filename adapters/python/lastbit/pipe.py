@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import sys
@@ -126,6 +127,8 @@ def claim() -> Pipe:
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)  # what was printed before a crash is on stderr by then
         _claimed = Pipe(source, sink)
     return _claimed
 

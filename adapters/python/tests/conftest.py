@@ -45,7 +45,7 @@ def start(script: Callable[[str], Path]) -> Iterator[Callable[..., Child]]:
 
     def go(kernel: str | Path) -> Child:
         path = kernel if isinstance(kernel, Path) else script(kernel)
-        child = Child([sys.executable, str(path)], 60)
+        child = Child([sys.executable, str(path)], 300)
         children.append(child)
         return child
 
@@ -62,7 +62,7 @@ def raw(script: Callable[[str], Path]) -> Iterator[Callable[[str, bytes], tuple[
         # Unbuffered, a print before `import lastbit` reaches the pipe: nothing of the package runs before it.
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         variables = {**kept, "LASTBIT_KERNEL": "1", **environment}
-        done = subprocess.run([sys.executable, str(script(text))], input=sent, capture_output=True, env=variables, timeout=60)
+        done = subprocess.run([sys.executable, str(script(text))], input=sent, capture_output=True, env=variables, timeout=300)
         return done.returncode, frames(done.stdout), done.stderr.decode()
 
     yield go

@@ -1,6 +1,8 @@
 """What is not a result: refusals, failures, wrong shapes and formats, writes outside; and what a process does at its ends."""
 
 import json
+import signal
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from conftest import HELLO, blob, packed
 
 from lastbit import frame
+from lastbit.check.child import Broken
 from lastbit.check.problem import Laid
 from lastbit.check.trials import plain
 
@@ -265,6 +268,16 @@ def test_an_answer_is_written_before_the_next_call_is_run(raw):
     code, answers, _ = raw(text, HELLO + call_frame(1) + call_frame(2) + call_frame(3, replace(plain({}), lengths=((5, 5),))))
     assert code == 9
     assert [(kind, number) for kind, number, _ in answers] == [(frame.WELCOME, 0), (frame.RESULT, 1), (frame.RESULT, 2)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_crash_leaves_the_stack_and_what_was_printed_on_stderr(start):
+    child = start(kernel("print('last words'); import ctypes; ctypes.string_at(0)"))
+    child.ask(frame.HELLO, {"versions": "1"})
+    with pytest.raises(Broken) as found:
+        child.ask(frame.CALL, *Laid(plain({})).request())
+    for text in (f"signal {int(signal.SIGSEGV)}", "last words", "Segmentation fault", "in attention"):
+        assert text in str(found.value)
 
 
 def test_bodies_larger_than_any_buffer(start):

@@ -10,9 +10,9 @@ import pytest
 TEXTBOOK = Path(__file__).resolve().parent.parent / "kernels" / "numpy_textbook.py"
 
 
-def check(*words: object, timeout: float = 60) -> tuple[int, str]:
+def check(*words: object, timeout: float = 300) -> tuple[int, str]:
     command = [sys.executable, "-m", "lastbit.check", "--timeout", str(timeout), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "80"})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1000, env={**os.environ, "COLUMNS": "80"})
     return done.returncode, done.stdout + done.stderr
 
 

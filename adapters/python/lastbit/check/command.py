@@ -151,7 +151,7 @@ def _try(child: Child, trial: Trial, welcome: Mapping[str, Any]) -> tuple[str, s
     answer = child.ask(frame.CALL, *laid.request())
     if answer.kind == frame.RESULT:
         share, wrong = laid.look(answer.body, welcome.get("conventions", {}), bool(welcome.get("lse", True)))
-        return ("wrong", wrong) if wrong else ("ok", f"{share:.2f}")
+        return ("wrong", wrong) if wrong else ("ok", f"{share:.2g}")
     reason = answer.body.metadata.get("reason", "")
     if answer.kind == frame.UNSUPPORTED:
         return ("failed", f"declared, but refused: {reason}") if trial.declared else ("refused", reason)
