@@ -1,6 +1,6 @@
 """FlashInfer's batch prefill wrappers: ragged keys for training's forward, paged keys for serving.
 
-Not run. Written against flashinfer-ai/flashinfer flashinfer/prefill.py at 002920b (0.6). lse is in base 2. A wrapper keeps the
+Not run. Written against flashinfer-ai/flashinfer flashinfer/prefill.py at 002920b. lse is in base 2. A wrapper keeps the
 backend that `auto` chose at its first plan, so there is one for each layout and backend.
 """
 

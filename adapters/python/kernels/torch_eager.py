@@ -1,4 +1,4 @@
-"""Attention of matrix products and a softmax, as `eager_attention_forward` of Hugging Face models writes it (transformers v4.57,
+"""Attention of matrix products and a softmax, as `eager_attention_forward` of Hugging Face models writes it (transformers,
 models/llama/modeling_llama.py). LASTBIT_DEVICE=cuda for a GPU.
 
 Scores stay in the storage format, the mask is added as the format's lowest number, the softmax runs in f32 and its weights are

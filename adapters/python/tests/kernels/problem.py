@@ -45,9 +45,10 @@ class Problem:
 
     def attributes(self):
         return {
-            "q_heads": self.q_heads, "kv_heads": self.kv_heads, "d_qk": self.d_qk, "d_v": self.d_v,
-            "softmax_scale": self.softmax_scale, "causal": self.causal, "window_left": self.window_left,
-            "window_right": self.window_right, "softcap": self.softcap, "block_q": 64, "out_dtype": self.format, "lse": True, "context": None, "knobs": self.knobs,
+            "q_heads": self.q_heads, "kv_heads": self.kv_heads, "d_qk": self.d_qk, "d_v": self.d_v, "block_q": 64,
+            "softmax_scale": self.softmax_scale, "softcap": self.softcap, "out_dtype": self.format, "knobs": self.knobs,
+            "causal": self.causal, "window_left": self.window_left, "window_right": self.window_right,
+            "lse": True, "context": None,
         }  # fmt: skip
 
     def mask(self, rows, keys):

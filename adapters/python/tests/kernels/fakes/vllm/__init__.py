@@ -1,3 +1,3 @@
 """vLLM, recorded: its two attention entry points."""
 
-__version__ = "0.12.0+fake"
+__version__ = "fake"
