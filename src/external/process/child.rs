@@ -58,7 +58,9 @@ impl Child {
         let group = Pid::from_child(&watchdog);
 
         let mut child = process::Command::new(program);
-        child.args(arguments).envs(command.environment.iter().map(|(name, value)| (name, value)));
+        child.args(arguments);
+        // The Python package then keeps what is printed during imports away from the pipe.
+        child.env("LASTBIT_KERNEL", "1").envs(command.environment.iter().map(|(name, value)| (name, value)));
         child.process_group(group.as_raw_nonzero().get());
         child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(folder) = &command.folder {
