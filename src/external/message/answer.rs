@@ -2,7 +2,6 @@
 
 use crate::external::frame::{Body, Element, Kind, Layout};
 use crate::finding::Breakage;
-use crate::number::Dtype;
 use crate::subject::attention::kernel::{KernelError, Outputs};
 use crate::tensor::Tensor;
 use std::io::{self, Read};
@@ -88,10 +87,12 @@ fn results(layout: &Layout, from: &mut impl Read, outputs: Outputs<'_>, lse: boo
     Ok(())
 }
 
-/// The most bytes that the answer to a call with these outputs can need; reasons and traces are short.
-pub fn most_bytes(o: (Dtype, usize), lse: usize) -> u64 {
-    const REST: u64 = 1 << 20;
-    (o.0.bytes() as u64 * o.1 as u64) + 4 * lse as u64 + REST
+/// Bytes of an answer beyond its tensors: names, a reason, a trace.
+pub const SLACK: u64 = 1 << 20;
+
+/// Bytes of the tensors of a result.
+pub fn tensor_bytes(outputs: &Outputs<'_>) -> u64 {
+    (outputs.o.bits.len() * outputs.o.dtype.bytes() + outputs.lse.bits.len() * outputs.lse.dtype.bytes()) as u64
 }
 
 fn garbled(kind: Kind, error: &io::Error) -> KernelError {

@@ -35,8 +35,9 @@ use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use supervisor::Supervisor;
 
-/// Bodies longer than this go through shared memory where the child can: measured, see `benches/process.rs`.
-const LARGE: u64 = 16 << 10;
+/// Calls with a longer body, or longer results, use shared memory where the child can. From 32 KiB on it was the faster way
+/// (`cargo bench --bench process -- sizes`); but one call at a time can have it, so the many small ones go by the pipe.
+const LARGE: u64 = 64 << 10;
 
 /// A kernel in a child process that speaks the protocol of `docs/protocol.md`.
 ///
@@ -86,12 +87,13 @@ impl ProcessKernel {
         let body = call::body(call, lse);
         let head = body.head();
         let length = head.len() as u64 + body.data_length();
-        let most = answer::most_bytes((outputs.o.dtype, outputs.o.bits.len()), outputs.lse.bits.len());
+        let results = answer::tensor_bytes(&outputs);
+        let most = results + answer::SLACK;
         let mut hasher = DefaultHasher::new();
         head.hash(&mut hasher);
         let shape = hasher.finish();
 
-        let in_use = self.share(&head, &body, length, most);
+        let in_use = self.share(&head, &body, length.max(results), most);
         let shared = in_use.is_some();
         let mut frame = Vec::with_capacity(HEADER + if shared { 0 } else { length as usize });
         frame.extend_from_slice(&Header { kind: Kind::Call, shared, id: 0, length }.to_bytes());
@@ -113,9 +115,10 @@ impl ProcessKernel {
         }
     }
 
-    /// Puts a large body into shared memory, where that can be; nobody else does until the guard is dropped.
-    fn share(&self, head: &[u8], body: &Body<'_>, length: u64, most: u64) -> Option<MutexGuard<'_, ()>> {
-        let regions = self.regions.as_ref().filter(|regions| length.max(most) > LARGE && regions.hold(length, most))?;
+    /// Puts a large body, or that of a call with large results, into shared memory, where that can be. `longer` is the size of either, `most`
+    /// that of the longest answer. Nobody else uses the memory until the guard is dropped.
+    fn share(&self, head: &[u8], body: &Body<'_>, longer: u64, most: u64) -> Option<MutexGuard<'_, ()>> {
+        let regions = self.regions.as_ref().filter(|regions| longer > LARGE && regions.hold(longer, most))?;
         let guard = regions.lock();
         let mut region = regions.request();
         // Where memory is short, the pipe remains.
