@@ -360,8 +360,10 @@ pub(super) fn candidates(storage: Dtype, out: Dtype) -> Vec<Candidate> {
     if storage == Dtype::F32 {
         all.push(Candidate { operands: Operands::Tf32, ..SINGLE });
     }
+    // What has passed through a narrower format is stored exactly.
+    let truncated = |it: &Candidate| it.accumulator == Accumulator::Wide && it.results == Dtype::F32;
     if out != Dtype::F32 {
-        let plain: Vec<Candidate> = all.iter().copied().filter(|it| it.accumulator == Accumulator::Wide).collect();
+        let plain: Vec<Candidate> = all.iter().copied().filter(truncated).collect();
         all.extend(plain.into_iter().map(|it| Candidate { store: Store::Truncate, ..it }));
     }
     all
