@@ -37,10 +37,10 @@ pub(super) fn element(finding: &Finding) -> String {
     match finding {
         Finding::Inaccurate(it) => {
             let truth = it.truth.map_or("unknown".to_owned(), |bits| value(it.dtype, bits));
-            let beyond = if it.bound > 0.0 && it.error.is_finite() {
-                format!("{:.3} times its bound", it.error / it.bound)
-            } else {
-                "no error is allowed".to_owned()
+            let beyond = match it.error / it.bound {
+                times if times >= 1e4 => "far beyond its bound".to_owned(),
+                times if times.is_finite() => format!("{times:.3} times its bound"),
+                _ => "no such result is allowed".to_owned(),
             };
             format!("{}[{}]: {}, true {truth}: {beyond}", it.output, it.index, value(it.dtype, it.bits))
         }

@@ -37,15 +37,27 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Evaluations for one minimal case.
+/// Evaluations for one minimal case of a reference kernel.
 const BUDGET: u64 = 2_000;
+
+/// The same of a kernel from outside: some dozens of cases are made small, and each evaluation is several calls.
+const OUTSIDE_BUDGET: u64 = 400;
 
 /// The same where each shape is compiled.
 const COMPILED_BUDGET: u64 = 120;
 
 impl Options {
     fn budget(&self, terms: &Terms<'_>) -> u64 {
-        if terms.capabilities.compiles { COMPILED_BUDGET } else { BUDGET }
+        match terms.kernel.reference {
+            _ if terms.capabilities.compiles => COMPILED_BUDGET,
+            Some(_) => BUDGET,
+            None => OUTSIDE_BUDGET,
+        }
+    }
+
+    /// Breaking cases from which the smallest is looked for: shrinking may end above the least length.
+    fn starts(&self, terms: &Terms<'_>) -> usize {
+        if terms.kernel.reference.is_some() { 2 } else { 1 }
     }
 }
 
