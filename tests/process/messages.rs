@@ -103,7 +103,8 @@ fn a_short_welcome_leaves_all_open() {
         shared_memory: false,
         lse: true,
         conventions: Conventions::default(),
-        capabilities: Capabilities::default(),
+        // Guards are declared, never assumed.
+        capabilities: Capabilities { guarded: false, ..Capabilities::default() },
         numerics: Vec::new(),
     };
     assert_eq!(welcome, expected);
