@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 fn page(kernel: Implementation, cases: u64) -> Page {
-    probe("k", &kernel, Options { cases, seed: 1 }, &mut |_| {})
+    probe("k", &kernel, Options { cases: Some(cases), seed: 1 }, &mut |_| {})
 }
 
 fn reference(name: &str) -> Implementation {

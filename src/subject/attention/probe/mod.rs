@@ -31,8 +31,8 @@ use terms::Terms;
 /// How much a probe does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Cases for each relation and format.
-    pub cases: u64,
+    /// Cases for each relation and format; `None` is what a kernel does in about two minutes.
+    pub cases: Option<u64>,
     /// Seed of all data.
     pub seed: u64,
 }
@@ -46,7 +46,20 @@ const OUTSIDE_BUDGET: u64 = 400;
 /// The same where each shape is compiled.
 const COMPILED_BUDGET: u64 = 120;
 
+/// Cases for each relation and format of a reference kernel, of one from outside, and of one that compiles each shape: with the
+/// fewest, no length comes twice.
+const CASES: [u64; 3] = [180, 24, 6];
+
 impl Options {
+    fn cases(&self, terms: &Terms<'_>) -> u64 {
+        let [reference, outside, compiled] = CASES;
+        self.cases.unwrap_or(match terms.kernel.reference {
+            _ if terms.capabilities.compiles => compiled,
+            Some(_) => reference,
+            None => outside,
+        })
+    }
+
     fn budget(&self, terms: &Terms<'_>) -> u64 {
         match terms.kernel.reference {
             _ if terms.capabilities.compiles => COMPILED_BUDGET,

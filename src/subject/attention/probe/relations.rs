@@ -43,7 +43,7 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
     let mut fault: Option<(Trial, Finding)> = None;
     let mut breaking: Vec<Breaking> = Vec::new();
     let scope = probing.attention.pair.scope();
-    for place in places(&probing.terms, probing.options.cases) {
+    for place in places(&probing.terms, probing.options.cases(&probing.terms)) {
         let Some(asked) = question.ask(&probing.terms, format, place, probing.options.seed) else { continue };
         if let Some(reason) = beyond(&scope, &asked) {
             tried.left_out += 1;

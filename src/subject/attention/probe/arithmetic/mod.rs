@@ -275,7 +275,7 @@ mod tests {
     fn recipe_of(kernel: &str, storage: Dtype, path: Path) -> Recipe {
         let kernel = Implementation::reference(Reference::parse(kernel).unwrap());
         let mut quiet = |_: &str| {};
-        let mut probing = Probing::new(&kernel, Options { cases: 1, seed: 1 }, &mut quiet);
+        let mut probing = Probing::new(&kernel, Options { cases: Some(1), seed: 1 }, &mut quiet);
         recipe(&mut probing, Format { storage, out: storage }, path)
     }
 
