@@ -73,7 +73,13 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     if let Some(file) = &options.page {
         write_whole(file, &markdown::results(&pages, &command(options)))?;
     }
-    Ok(if pages.iter().any(|page| !page.wrong.is_empty()) { exit_code::FINDING } else { exit_code::MATCH })
+    Ok(if pages.iter().any(|page| !page.wrong.is_empty()) {
+        exit_code::FINDING
+    } else if pages.iter().all(Page::answered) {
+        exit_code::MATCH
+    } else {
+        exit_code::NOTHING
+    })
 }
 
 fn probed(options: &Options, name: &str, kernel: &Implementation) -> Page {
