@@ -45,7 +45,7 @@ fn shares(statistics: &Statistics) -> [(&'static str, f64); 4] {
 fn unguarded(attention: &Attention) -> impl Iterator<Item = (Path, String)> {
     let of = |path| {
         let kernel = &attention.pair.side(path).kernel;
-        (!kernel.capabilities().guarded).thenXX
+        (!kernel.capabilities().guarded).then(|| (path, tame(&kernel.identity().name, REASON)))
     };
     Path::BOTH.into_iter().filter_map(of)
 }

@@ -85,6 +85,10 @@ fn a_kernel_that_refuses_everything_passes_nothing() {
         let mut lastbit = std::process::Command::new(env!("CARGO_BIN_EXE_lastbit"));
         lastbit.args(arguments).current_dir(folder.path()).output().expect("lastbit")
     };
+    // A folder that cannot be is refused before the work, not after it.
+    let nowhere = lastbit(&["probe", "refuses.toml", "--cases", "3", "--out", "refuses.toml/cases"]);
+    assert_eq!(nowhere.status.code(), Some(74));
+    assert!(!String::from_utf8_lossy(&nowhere.stderr).contains("probing"), "{nowhere:?}");
     let probe = lastbit(&["probe", "refuses.toml", "--cases", "3"]);
     let text = String::from_utf8_lossy(&probe.stdout);
     assert_eq!(probe.status.code(), Some(4), "{text}");
