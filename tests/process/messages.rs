@@ -125,7 +125,9 @@ fn the_page_holds() {
 
 fn what_cannot_be_is_refused() {
     let identity = r#""identity": {"name": "k", "version": "1", "device": "cpu"}"#;
+    let endless = format!(r#""page_sizes": {:?}"#, (1..100_000).collect::<Vec<u32>>());
     let cases = [
+        (&endless[..], "welcome.page_sizes: the list has 99999 items; 4096 are the most"),
         (r#""lsee": false"#, "welcome: unknown field `lsee`"),
         (r#""lse": "no""#, "welcome.lse: \"no\" is neither true nor false"),
         (r#""forms": []"#, "welcome.forms: the list is empty"),

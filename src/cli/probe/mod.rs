@@ -51,28 +51,37 @@ enum Format {
 
 pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     let open = |name: &String| kernel("probe", name, consent);
-    // All of them first: a name that is wrong is found before an hour's work.
+    // All of them first, and the folder: what is wrong with them is found before an hour's work.
     let kernels = options.kernels.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    if let Some(folder) = &options.out {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::Output(format!("{}: {error}", folder.display())))?;
+    }
     let mut pages: Vec<Page> = Vec::new();
     for (name, kernel) in options.kernels.iter().zip(&kernels) {
         let mut page = probed(options, name, kernel);
         if kernels.len() > 1 {
             rename(&mut page, pages.len() + 1);
         }
-        if let Some(folder) = &options.out {
-            save(folder, &page)?;
-        }
         print(&match options.format {
             Format::Terminal => terminal::page(&page),
             Format::Markdown => markdown::page(&page, 1),
             Format::Json => format!("{}\n", json::page(&page)),
         })?;
+        if let Some(folder) = &options.out {
+            save(folder, &page)?;
+        }
         pages.push(page);
     }
     if let Some(file) = &options.page {
         write_whole(file, &markdown::results(&pages, &command(options)))?;
     }
-    Ok(if pages.iter().any(|page| !page.wrong.is_empty()) { exit_code::FINDING } else { exit_code::MATCH })
+    Ok(if pages.iter().any(|page| !page.wrong.is_empty()) {
+        exit_code::FINDING
+    } else if pages.iter().all(Page::answered) {
+        exit_code::MATCH
+    } else {
+        exit_code::NOTHING
+    })
 }
 
 fn probed(options: &Options, name: &str, kernel: &Implementation) -> Page {
@@ -113,8 +122,6 @@ fn rename(page: &mut Page, number: usize) {
 }
 
 fn save(folder: &Path, page: &Page) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::Output(format!("{}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(failed)?;
     let mut page = page.clone();
     for it in minimals(&mut page) {
         write_whole(&folder.join(&it.file), &it.text)?;
