@@ -25,7 +25,7 @@ use super::pin::Pins;
 use super::trial::Trial;
 use crate::finding::{Finding, Path};
 use crate::subject::Subject;
-use page::{FormatPage, Page, Recipe, Wrong};
+use page::{FormatPage, Minimal, Page, Recipe, Wrong};
 use terms::Terms;
 
 /// How much a probe does.
@@ -80,6 +80,8 @@ struct Probing<'a> {
     attention: Attention,
     options: Options,
     scratch: Scratch,
+    /// The smallest case of each fault so far, by its signature and words.
+    faults: Vec<(String, String, Option<Minimal>)>,
     progress: &'a mut dyn FnMut(&str),
 }
 
@@ -88,7 +90,7 @@ impl<'a> Probing<'a> {
         let pair = Pair { train: kernel.clone(), infer: kernel.clone(), oracle: Mode::default(), captured: None, witness: false };
         let attention = Attention { pair, profile: Profile::Quick, pins: Pins::default() };
         let scratch = attention.scratch();
-        Probing { terms: Terms::of(kernel), attention, options, scratch, progress }
+        Probing { terms: Terms::of(kernel), attention, options, scratch, faults: Vec::new(), progress }
     }
 
     fn progress(&mut self, what: &str) {
@@ -98,7 +100,19 @@ impl<'a> Probing<'a> {
     /// Adds something wrong, with the smallest case that shows it.
     fn wrong(&mut self, wrong: &mut Vec<Wrong>, what: String, trial: &Trial, finding: &Finding) {
         let name = format!("wrong-{}.case", wrong.len() + 1);
-        let minimal = minimal::minimal(self, trial, finding, &name);
+        let minimal = match finding {
+            // A kernel that breaks in every call would have its process started again thousands of times to show one thing many times.
+            Finding::Fault { fault, .. } => {
+                let (signature, words) = (finding.signature(), fault.to_string());
+                let known = self.faults.iter().find(|it| it.0 == signature && it.1 == words).map(|it| it.2.clone());
+                known.unwrap_or_else(|| {
+                    let minimal = minimal::minimal(self, trial, finding, &name);
+                    self.faults.push((signature, words, minimal.clone()));
+                    minimal
+                })
+            }
+            _ => minimal::minimal(self, trial, finding, &name),
+        };
         wrong.push(Wrong { what, minimal });
     }
 }
