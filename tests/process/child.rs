@@ -114,6 +114,7 @@ pub fn play(role: &str) -> ExitCode {
             let kernel = Trick { role: "honest".into(), version: "1".into(), reference: Reference::default() };
             serve(&kernel, (&hello[..]).chain(std::io::stdin().lock()), std::io::stdout().lock()).expect("frames");
         }
+        "loses_its_device_in_shared_memory" => return lost_in_shared_memory(),
         role if role.starts_with("raw_") => return raw(role),
         _ => {
             let version = if role == "other_version" && std::fs::exists(about()).unwrap_or(false) { "2" } else { "1" };
@@ -421,4 +422,44 @@ fn raw(role: &str) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// A child that says through shared memory that its device is lost, and fails every call from then on.
+fn lost_in_shared_memory() -> ExitCode {
+    let mut pipe = Pipe;
+    let (_, body) = pipe.next().expect("hello");
+    let layout = Layout::read(&mut &body[..], body.len() as u64).expect("a body");
+    let told = Hello::parse(&layout).expect("hello").shared_memory.expect("shared memory");
+    pipe.write(&frame(Kind::Welcome, 0, &Welcome::of(&Reference::default(), true).body()));
+    let mut lost = false;
+    loop {
+        let mut header = [0; HEADER];
+        if std::io::stdin().lock().read_exact(&mut header).is_err() {
+            return ExitCode::SUCCESS;
+        }
+        let Header { kind, shared, id, length } = Header::parse(&header).expect("a header");
+        if kind == Kind::Bye {
+            return ExitCode::SUCCESS;
+        }
+        if shared {
+            let error = KernelError::Broken { breakage: Breakage::DeviceError, detail: "the device is lost".into() };
+            let (kind, body) = answer::error(&error);
+            let bytes = body.head();
+            let file = std::fs::File::options().write(true).open(&told.path).expect("the regions");
+            file.write_all_at(&bytes, told.request_bytes).expect("the answer region");
+            pipe.write(&Header { kind, shared: true, id, length: bytes.len() as u64 }.to_bytes());
+            lost = true;
+            continue;
+        }
+        let mut body = vec![0; length as usize];
+        std::io::stdin().lock().read_exact(&mut body).expect("a body");
+        if lost {
+            pipe.write(&frame(Kind::Failed, id, &Body::default().scalar("reason", "the device is still lost")));
+            continue;
+        }
+        let call = Received::read(&mut &body[..], length, &mut Kept::default()).expect("a call");
+        let (dtype, dims) = call.output().expect("outputs");
+        let (o, lse) = (Tensor::filled(dtype, &dims, 0), Tensor::filled(Dtype::F32, &dims[..dims.len() - 1], 0));
+        pipe.write(&frame(Kind::Result, id, &answer::result(&o, Some(&lse))));
+    }
 }

@@ -16,6 +16,8 @@ pub const TESTS: &[(&str, fn())] = &[
     ("a_leak_of_a_grandchild_is_seen", a_leak_of_a_grandchild_is_seen),
     ("nan_is_an_answer", nan_is_an_answer),
     ("errors_of_a_kernel_come_as_they_are", errors_of_a_kernel_come_as_they_are),
+    #[cfg(target_os = "linux")] // where there is shared memory
+    ("a_lost_device_is_seen_in_shared_memory", a_lost_device_is_seen_in_shared_memory),
     ("an_answer_that_nothing_asked_for", an_answer_that_nothing_asked_for),
     ("an_end_between_calls_is_seen", an_end_between_calls_is_seen),
     ("an_end_is_seen_while_a_grandchild_holds_the_pipe", an_end_is_seen_while_a_grandchild_holds_the_pipe),
@@ -109,6 +111,15 @@ fn errors_of_a_kernel_come_as_they_are() {
     let (breakage, detail) = broken(&kernel, 129);
     assert_eq!(breakage, Breakage::DeviceError);
     assert_eq!(detail, "CUDA error: an illegal memory access was encountered");
+    call(&kernel, 8).expect("a new child");
+}
+
+#[cfg(target_os = "linux")]
+fn a_lost_device_is_seen_in_shared_memory() {
+    let kernel = start(command("loses_its_device_in_shared_memory"), patient());
+    call(&kernel, 8).expect("its device is there");
+    let (breakage, detail) = broken(&kernel, 4000);
+    assert_eq!((breakage, detail.as_str()), (Breakage::DeviceError, "the device is lost"));
     call(&kernel, 8).expect("a new child");
 }
 

@@ -115,8 +115,8 @@ fn last(text: &str) -> String {
 }
 
 /// Whether the body of a `failed` frame says that its process cannot be trusted any more: its device's state, or its memory, is lost.
-pub fn process_is_lost(body: &[u8]) -> bool {
-    let Ok(layout) = Layout::read(&mut &body[..], body.len() as u64) else { return false };
+pub fn process_is_lost(body: &mut impl Read, length: u64) -> bool {
+    let Ok(layout) = Layout::read(body, length) else { return false };
     let lost = [Breakage::DeviceError, Breakage::WroteOutside];
     layout.scalar("breakage").is_some_and(|name| lost.iter().any(|breakage| breakage.name() == name))
 }

@@ -172,7 +172,13 @@ impl Supervisor {
             self.shapes.clear();
         }
         self.shapes.insert(head.shape);
-        let lost = frame.header.kind == Kind::Failed && answer::process_is_lost(&frame.body);
+        let Header { kind, shared, length, .. } = frame.header;
+        // The regions are the head's until it has its answer.
+        let lost = kind == Kind::Failed
+            && match &self.regions {
+                Some(regions) if shared => answer::process_is_lost(&mut regions.answer(), length),
+                _ => answer::process_is_lost(&mut &frame.body[..], length),
+            };
         let _ = head.reply.send(Ok(frame));
         if lost {
             self.child = None;
