@@ -280,6 +280,10 @@ impl AttentionKernel for Trick {
         self.reference.numerics()
     }
     fn capabilities(&self) -> Capabilities {
+        if self.role == "refuses" {
+            // What is declared in so many words and refused is wrong, which is more than to pass nothing.
+            return Capabilities::default();
+        }
         let page_sizes = (self.role == "endless_pages").then(|| vec![u32::MAX]);
         Capabilities { page_sizes, ..self.reference.capabilities() }
     }
@@ -303,7 +307,7 @@ impl Pipe {
         let mut header = [0; HEADER];
         stdin.read_exact(&mut header).ok()?;
         let header = Header::parse(&header).expect("a header");
-        let mut body = vec![0; header.length as usize];
+        let mut body = vec![0; if header.shared { 0 } else { header.length as usize }];
         stdin.read_exact(&mut body).expect("a body");
         Some((header, body))
     }
