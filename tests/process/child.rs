@@ -279,6 +279,10 @@ impl AttentionKernel for Trick {
     fn numerics(&self) -> Option<Numerics> {
         self.reference.numerics()
     }
+    fn context_parallel(&self) -> bool {
+        // Without, it would list all other features.
+        self.role == "refuses"
+    }
     fn capabilities(&self) -> Capabilities {
         if self.role == "refuses" {
             // What is declared in so many words and refused is wrong, which is more than to pass nothing.
