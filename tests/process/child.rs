@@ -280,7 +280,15 @@ impl AttentionKernel for Trick {
     fn numerics(&self) -> Option<Numerics> {
         self.reference.numerics()
     }
+    fn context_parallel(&self) -> bool {
+        // Without, it would list all other features.
+        self.role == "refuses"
+    }
     fn capabilities(&self) -> Capabilities {
+        if self.role == "refuses" {
+            // What is declared in so many words and refused is wrong, which is more than to pass nothing.
+            return Capabilities::default();
+        }
         let page_sizes = (self.role == "endless_pages").then(|| vec![u32::MAX]);
         Capabilities { page_sizes, ..self.reference.capabilities() }
     }
@@ -304,7 +312,7 @@ impl Pipe {
         let mut header = [0; HEADER];
         stdin.read_exact(&mut header).ok()?;
         let header = Header::parse(&header).expect("a header");
-        let mut body = vec![0; header.length as usize];
+        let mut body = vec![0; if header.shared { 0 } else { header.length as usize }];
         stdin.read_exact(&mut body).expect("a body");
         Some((header, body))
     }
