@@ -44,7 +44,7 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>, wrong: &mut Vec<Wrong>) -> Trial 
     let (mut cases, mut refused) = (0, None);
     let mut bad: Option<(Asked, Finding)> = None;
     let paths: Vec<Path> = it.paths.iter().copied().filter(|&path| probing.terms.path(path)).collect();
-    for shape in SHAPES {
+    'tries: for shape in SHAPES {
         let case = (it.shape)(&probing.terms, shape);
         if validate(&case).is_err() || !shape.iter().all(|&(q, kv)| probing.terms.holds(q.max(kv))) {
             continue;
@@ -67,6 +67,10 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>, wrong: &mut Vec<Wrong>) -> Trial 
             };
             if bad.is_none() {
                 bad = verdict.findings.iter().find(of_path).map(|finding| (trial, finding.clone()));
+            }
+            // One is enough: each may cost a new process.
+            if matches!(bad, Some((_, Finding::Fault { .. }))) {
+                break 'tries;
             }
         }
     }
