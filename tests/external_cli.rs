@@ -4,6 +4,7 @@ mod binary;
 
 use binary::{Folder, code, last_json, python, repository, stderr, stdout};
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// A kernel process that serves a kernel of this crate.
 fn served(kernel: &str) -> String {

@@ -110,7 +110,7 @@ struct Kernel {
     }
     for (int64_t x = 0; x < a.d_v; x++) encode(first < end ? acc[x] / sum : 0.0f, o[at * a.d_v + x]);
     lse[at] = sum > 0 || std::isnan(sum) ? max + float(std::log(double(sum))) : -INF;
-    if (sinks && first == end) lse[at] = sinks[head]; // as it is: -0 + log(1) would be 0
+    if (sinks && first >= end) lse[at] = sinks[head]; // as it is: -0 + log(1) would be 0
   }
 };
 

@@ -38,9 +38,13 @@ pub(super) fn relations(probing: &mut Probing<'_>, format: Format, wrong: &mut V
         .collect()
 }
 
+/// Faults before anything was compared after which a question is given up: the kernel breaks in every call, and each may cost a process.
+const FAULTS: u32 = 3;
+
 fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &mut Vec<Wrong>) -> Seen {
     let mut tried = Tried::default();
     let mut fault: Option<(Trial, Finding)> = None;
+    let mut faults = 0;
     let mut breaking: Vec<Breaking> = Vec::new();
     let scope = probing.attention.pair.scope();
     for place in places(&probing.terms, probing.options.cases(&probing.terms)) {
@@ -60,7 +64,11 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
                 }
                 other => {
                     fault.get_or_insert_with(|| (trial(&asked), other.clone()));
+                    faults += 1;
                 }
+            }
+            if faults == FAULTS && tried.comparisons == 0 {
+                break;
             }
             continue;
         }

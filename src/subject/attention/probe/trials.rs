@@ -78,7 +78,7 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>) -> (Trial, Option<Bad>) {
     let (mut cases, mut refused) = (0, None);
     let mut bad: Option<(Asked, Finding)> = None;
     let paths: Vec<Path> = it.paths.iter().copied().filter(|&path| probing.terms.path(path)).collect();
-    for shape in SHAPES {
+    'tries: for shape in SHAPES {
         let case = (it.shape)(&probing.terms, shape);
         if validate(&case).is_err() || !shape.iter().all(|&(q, kv)| probing.terms.holds(q.max(kv))) {
             continue;
@@ -101,6 +101,10 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>) -> (Trial, Option<Bad>) {
             };
             if bad.is_none() {
                 bad = verdict.findings.iter().find(of_path).map(|finding| (trial, finding.clone()));
+            }
+            // One is enough: each may cost a new process.
+            if matches!(bad, Some((_, Finding::Fault { .. }))) {
+                break 'tries;
             }
         }
     }
