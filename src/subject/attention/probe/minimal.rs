@@ -38,7 +38,11 @@ pub(super) fn element(finding: &Finding) -> String {
         Finding::Inaccurate(it) => {
             let truth = it.truth.map_or("unknown".to_owned(), |bits| value(it.dtype, bits));
             let beyond = if it.bound > 0.0 && it.error.is_finite() {
-                format!("{:.3} times its bound", it.error / it.bound)
+                match it.error / it.bound {
+                    // It is beyond: 1.000 would say that it is not.
+                    ratio if ratio < 1.000_5 => "just beyond its bound".to_owned(),
+                    ratio => format!("{ratio:.3} times its bound"),
+                }
             } else {
                 "no error is allowed".to_owned()
             };

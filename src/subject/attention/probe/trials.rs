@@ -59,7 +59,8 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>, wrong: &mut Vec<Wrong>) -> Trial 
             }
             let trial = Asked::new(case.clone(), Checks::Only { oracle: true, pair: false, relation: None });
             let verdict = probing.attention.pair.check(&trial, &mut probing.scratch);
-            cases += 1;
+            // Where nothing could be judged, nothing is confirmed.
+            cases += u64::from(verdict.accuracy.judged > 0);
             let of_path = |finding: &&Finding| match finding {
                 Finding::Inaccurate(it) => it.path == path,
                 Finding::Fault { path: of, .. } => *of == path,
@@ -74,7 +75,7 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>, wrong: &mut Vec<Wrong>) -> Trial 
         (Some((_, finding @ Finding::Fault { .. })), _) => Outcome::Fails(element(finding)),
         (Some((asked, finding)), _) => Outcome::Wrong(format!("{}{}", element(finding), hint(probing, asked, finding))),
         (None, Some(reason)) => Outcome::Refused(reason),
-        (None, None) if cases == 0 => Outcome::NotTried("no path of the kernel can be asked".to_owned()),
+        (None, None) if cases == 0 => Outcome::NotTried("no path can be asked, or no result judged".to_owned()),
         (None, None) => Outcome::Works,
     };
     match (&outcome, bad) {
