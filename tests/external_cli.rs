@@ -2,9 +2,8 @@
 
 mod binary;
 
-use binary::{Folder, code, last_json, stderr, stdout};
+use binary::{Folder, code, last_json, python, repository, stderr, stdout};
 use serde_json::Value;
-use std::path::PathBuf;
 
 /// A kernel process that serves a kernel of this crate.
 fn served(kernel: &str) -> String {
@@ -294,10 +293,6 @@ fn a_kernel_that_crashes_is_a_fault_with_a_small_case() {
     assert!(text.contains("about to die") && !text.contains('\u{1b}'), "the tail of stderr, tamed: {text}");
 }
 
-fn repository(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
 fn read(path: &str) -> String {
     std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -332,17 +327,6 @@ fn the_readme_shows_the_examples() {
         file.unwrap_or_else(|error| panic!("{error}\n{}", whole.join("\n")));
     }
     assert!(files.iter().any(|text| text.contains("[identity]")), "a kernel file is shown");
-}
-
-/// An interpreter with numpy; `None` where none is named, which is said.
-fn python() -> Option<String> {
-    match std::env::var("LASTBIT_PYTHON") {
-        Ok(python) => Some(python),
-        Err(_) => {
-            eprintln!("SKIPPED: set LASTBIT_PYTHON=/path/to/python (with numpy) to run the kernels in Python");
-            None
-        }
-    }
 }
 
 #[test]

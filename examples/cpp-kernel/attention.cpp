@@ -101,7 +101,8 @@ struct Kernel {
       }
       block = block_end;
     }
-    if (auto sinks = static_cast<const float *>(a.sinks.data)) {
+    const auto sinks = static_cast<const float *>(a.sinks.data);
+    if (sinks) {
       const float joined = std::max(max, sinks[head]), factor = first < end ? exp_of(max - joined) : 0;
       sum = sum * factor + exp_of(sinks[head] - joined);
       for (float &x : acc) x *= factor;
@@ -109,6 +110,7 @@ struct Kernel {
     }
     for (int64_t x = 0; x < a.d_v; x++) encode(first < end ? acc[x] / sum : 0.0f, o[at * a.d_v + x]);
     lse[at] = sum > 0 || std::isnan(sum) ? max + float(std::log(double(sum))) : -INF;
+    if (sinks && first == end) lse[at] = sinks[head]; // as it is: -0 + log(1) would be 0
   }
 };
 

@@ -45,7 +45,7 @@ fn shares(statistics: &Statistics) -> [(&'static str, f64); 4] {
 fn unguarded(attention: &Attention) -> impl Iterator<Item = (Path, String)> {
     let of = |path| {
         let kernel = &attention.pair.side(path).kernel;
-        (!kernel.capabilities().guarded).then(|| (path, kernel.identity().name))
+        (!kernel.capabilities().guarded).then(|| (path, tame(&kernel.identity().name, REASON)))
     };
     Path::BOTH.into_iter().filter_map(of)
 }
@@ -265,7 +265,7 @@ mod tests {
 
     impl AttentionKernel for Outside {
         fn identity(&self) -> Identity {
-            Identity::cpu("theirs", "1")
+            Identity::cpu("theirs\nverdict: match", "1")
         }
         fn capabilities(&self) -> Capabilities {
             Capabilities { guarded: false, ..Capabilities::default() }
@@ -298,7 +298,7 @@ mod tests {
         for line in [
             "left out: lse (infer has none), in 9 cases",
             "relations left out: pages: page sizes (infer: 16), 4 times",
-            "writes not checked: infer (theirs)",
+            "writes not checked: infer (theirs\\u{a}verdict: match)",
             "set aside: 3 differences",
         ] {
             assert!(text.lines().any(|it| it.starts_with(line)), "{line}: {text}");

@@ -97,6 +97,10 @@ impl KernelFile {
     pub fn load(path: &Path) -> Result<KernelFile, InputError> {
         let name = path.display().to_string();
         let unreadable = |error: std::io::Error| InputError::new(&name, format!("cannot read the kernel file: {error}"));
+        // To open a pipe that nobody writes to takes for ever.
+        if std::fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+            return Err(InputError::new(&name, "is no file, but a folder, a pipe or a device"));
+        }
         let mut text = String::new();
         std::fs::File::open(path).map_err(unreadable)?.take(LONGEST + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > LONGEST {
@@ -324,6 +328,12 @@ mod tests {
         let file = parse("format = 1\nlibrary = \"lib/k.so\"\ntrust = true").unwrap();
         let Runs::Library { path, trust, .. } = &file.runs else { panic!("{file:?}") };
         assert_eq!((path.as_path(), *trust), (Path::new("/lib/k.so"), true));
+    }
+
+    #[test]
+    fn only_files_are_opened() {
+        let refused = KernelFile::load(Path::new("/")).unwrap_err().to_string();
+        assert_eq!(refused, "/: is no file, but a folder, a pipe or a device");
     }
 
     #[test]

@@ -25,7 +25,7 @@
 //! - **first divergence**: the first step inside the two kernels that differs, in structure and in value. For reference kernels only;
 //!   a kernel from outside is a closed box.
 //! - **cause**: the field that, made equal, makes the finding go away, and which of the four causes that is: semantics, order,
-//!   blocking or precision. `unknown` for a kernel from outside.
+//!   blocking or precision. `unknown` where one of the two is a kernel from outside: ask `lastbit probe` which arithmetic that one follows.
 //!
 //! # Kinds of finding
 //!

@@ -52,3 +52,19 @@ pub fn last_json(output: &Output) -> serde_json::Value {
     let text = stdout(output);
     serde_json::from_str(text.lines().last().expect("a last line")).expect("one JSON object")
 }
+
+/// A file of this repository.
+pub fn repository(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// An interpreter with numpy; `None` where none is named, which is said.
+pub fn python() -> Option<String> {
+    match std::env::var("LASTBIT_PYTHON") {
+        Ok(python) => Some(python),
+        Err(_) => {
+            eprintln!("SKIPPED: set LASTBIT_PYTHON=/path/to/python (with numpy) to run the kernels in Python");
+            None
+        }
+    }
+}

@@ -9,6 +9,7 @@ use lastbit::external::process::{Command, Limits, ProcessKernel};
 use lastbit::external::serve::serve;
 use lastbit::finding::Breakage;
 use lastbit::number::Dtype;
+use lastbit::subject::attention::capabilities::Capabilities;
 use lastbit::subject::attention::kernel::{
     AttentionKernel, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall,
 };
@@ -86,6 +87,13 @@ pub fn play(role: &str) -> ExitCode {
             pipe.write(&frame(Kind::Welcome, 0, &Body::default().scalar("kernel", about())));
             hang();
         }
+        "welcome_in_file" => {
+            let mut pipe = Pipe;
+            pipe.next();
+            let welcome = std::fs::read_to_string(about()).expect("a welcome");
+            pipe.write(&frame(Kind::Welcome, 0, &Body::default().scalar("kernel", welcome)));
+            hang();
+        }
         "other_protocol" => {
             let mut pipe = Pipe;
             pipe.next();
@@ -98,6 +106,7 @@ pub fn play(role: &str) -> ExitCode {
             pipe.write(&frame(Kind::Welcome, 0, &Welcome::of(&Reference::default(), false).body()));
             hang();
         }
+        "stale" => stale(),
         "honest_by_pipe" => {
             let mut pipe = Pipe;
             pipe.next();
@@ -227,6 +236,31 @@ impl Trick {
     }
 }
 
+/// Answers every call in shared memory: the first with what it computed, the others with what still lies there.
+fn stale() {
+    let mut pipe = Pipe;
+    let (_, body) = pipe.next().expect("hello");
+    let layout = Layout::read(&mut &body[..], body.len() as u64).expect("a body");
+    let told = Hello::parse(&layout).expect("hello").shared_memory.expect("shared memory");
+    let file = std::fs::File::options().read(true).write(true).open(&told.path).expect("the regions");
+    pipe.write(&frame(Kind::Welcome, 0, &Welcome::of(&Reference::default(), true).body()));
+    let mut first = None;
+    while let Some((header, _)) = pipe.next().filter(|(header, _)| header.kind == Kind::Call) {
+        assert!(header.shared, "the call is too small");
+        let length = *first.get_or_insert_with(|| {
+            let mut request = vec![0; header.length as usize];
+            file.read_exact_at(&mut request, 0).expect("a request");
+            let call = Received::read(&mut &request[..], header.length, &mut Kept::default()).expect("a call");
+            let (dtype, dims) = call.output().expect("outputs");
+            let (o, lse) = (Tensor::filled(dtype, &dims, 0), Tensor::filled(Dtype::F32, &dims[..dims.len() - 1], 0));
+            let answer = frame(Kind::Result, 0, &answer::result(&o, Some(&lse)));
+            file.write_all_at(&answer[HEADER..], told.request_bytes).expect("an answer");
+            (answer.len() - HEADER) as u64
+        });
+        pipe.write(&Header { kind: Kind::Result, shared: true, id: header.id, length }.to_bytes());
+    }
+}
+
 fn longest(call: Call<'_>) -> u32 {
     let lengths: Vec<u32> = match call {
         Call::Varlen(call) => call.cu_seqlens_k.windows(2).map(|it| it[1] - it[0]).collect(),
@@ -245,6 +279,10 @@ impl AttentionKernel for Trick {
     }
     fn numerics(&self) -> Option<Numerics> {
         self.reference.numerics()
+    }
+    fn capabilities(&self) -> Capabilities {
+        let page_sizes = (self.role == "endless_pages").then(|| vec![u32::MAX]);
+        Capabilities { page_sizes, ..self.reference.capabilities() }
     }
     fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
         self.run(Call::Varlen(call), outputs)

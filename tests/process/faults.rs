@@ -25,6 +25,8 @@ pub const TESTS: &[(&str, fn())] = &[
     ("other_calls_in_flight_notice_nothing", other_calls_in_flight_notice_nothing),
     ("hundreds_of_crashes_are_quick", hundreds_of_crashes_are_quick),
     ("a_large_announcement_takes_no_memory", a_large_announcement_takes_no_memory),
+    ("an_answer_that_is_not_written_is_no_answer", an_answer_that_is_not_written_is_no_answer),
+    ("what_a_welcome_says_does_not_reach_the_terminal", what_a_welcome_says_does_not_reach_the_terminal),
     ("starts_that_fail_say_why", starts_that_fail_say_why),
     ("restarts_that_fail_give_up", restarts_that_fail_give_up),
     ("a_restarted_kernel_must_be_the_same", a_restarted_kernel_must_be_the_same),
@@ -236,6 +238,37 @@ fn starts_that_fail_say_why() {
     let never = ProcessKernel::start(command("never_welcomes"), Limits { start: Duration::from_millis(300), ..patient() });
     let error = never.expect_err("no welcome");
     assert!(error.contains("no welcome within 300ms"), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+fn an_answer_that_is_not_written_is_no_answer() {
+    let kernel = start(command("stale"), patient());
+    call(&kernel, 4096).expect("written");
+    let (breakage, detail) = broken(&kernel, 4096);
+    assert_eq!(breakage, Breakage::Garbled, "{detail}");
+}
+
+#[cfg(not(target_os = "linux"))]
+fn an_answer_that_is_not_written_is_no_answer() {}
+
+fn what_a_welcome_says_does_not_reach_the_terminal() {
+    let name = "x\\u001b[31m\\n".repeat(20_000);
+    let identity = r#""identity": {"name": "k", "version": "1", "device": "cpu"}"#;
+    for about in [
+        format!("{{{identity}, \"conventions\": {{\"{name}\": \"1\"}}}}"),
+        format!("{{{identity}, \"numerics\": {{\"*\": \"aligned,{name}\"}}}}"),
+        format!("{{\"identity\": {{\"name\": \"{name}\", \"version\": \"1\", \"device\": \"cpu\"}}}}"),
+        format!("\"{name}\""),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("welcome");
+        std::fs::write(&file, about).expect("written");
+        let error = ProcessKernel::start(command_about("welcome_in_file", &file.display().to_string()), patient());
+        let error = error.expect_err("no such welcome");
+        assert!(error.contains("welcome"), "{error}");
+        assert!(error.len() < 4096, "{} bytes", error.len());
+        assert!(!error.contains(char::is_control), "{error:?}");
+    }
 }
 
 fn marker(folder: &tempfile::TempDir) -> String {

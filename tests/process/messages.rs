@@ -103,7 +103,8 @@ fn a_short_welcome_leaves_all_open() {
         shared_memory: false,
         lse: true,
         conventions: Conventions::default(),
-        capabilities: Capabilities::default(),
+        // Guards are declared, never assumed.
+        capabilities: Capabilities { guarded: false, ..Capabilities::default() },
         numerics: Vec::new(),
     };
     assert_eq!(welcome, expected);
@@ -124,7 +125,9 @@ fn the_page_holds() {
 
 fn what_cannot_be_is_refused() {
     let identity = r#""identity": {"name": "k", "version": "1", "device": "cpu"}"#;
+    let endless = format!(r#""page_sizes": {:?}"#, (1..100_000).collect::<Vec<u32>>());
     let cases = [
+        (&endless[..], "welcome.page_sizes: the list has 99999 items; 4096 are the most"),
         (r#""lsee": false"#, "welcome: unknown field `lsee`"),
         (r#""lse": "no""#, "welcome.lse: \"no\" is neither true nor false"),
         (r#""forms": []"#, "welcome.forms: the list is empty"),

@@ -23,7 +23,7 @@ NUMERICS = "aligned,score.scale=folded_log2e"
 
 kernel = lastbit.Kernel(
     "torch-sdpa", version=torch.__version__, device=DEVICE, arrays="torch", libraries=["torch"], lse=False,
-    details={"cpu_capability": torch.backends.cpu.get_cpu_capability()},
+    details={"cpu_capability": torch.backends.cpu.get_cpu_capability()}, empty_rows=False,  # they get zeros of either sign
     forms=["varlen", "dense_left", "dense_right", "contiguous"], formats=["f32", "bf16", "f16"],
     features=["causal", "causal_top_left", "not_causal", "window", "grouped_heads", "unequal_head_dims"],
     numerics={"*": NUMERICS, "bf16": f"{NUMERICS},probs.dtype=bf16", "f16": f"{NUMERICS},probs.dtype=f16"},

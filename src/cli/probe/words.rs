@@ -278,6 +278,7 @@ pub(super) fn recipe_path(recipe: &Recipe) -> String {
 /// One line on everything: the summary under the name.
 pub(super) fn verdict(page: &Page) -> String {
     match page.wrong.len() {
+        0 if !page.answered() => "NOTHING ANSWERED: every call was refused".to_owned(),
         0 => "nothing wrong".to_owned(),
         1 => "1 thing WRONG".to_owned(),
         n => format!("{n} things WRONG"),

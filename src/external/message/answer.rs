@@ -66,7 +66,7 @@ fn results(layout: &Layout, from: &mut impl Read, outputs: Outputs<'_>, lse: boo
     if lse {
         wanted.push(("lse", outputs.lse));
     }
-    let misshapen = |detail: String| Err(broken(Breakage::Misshapen, detail));
+    let misshapen = |detail: String| Err(broken(Breakage::Misshapen, line(&detail)));
     for (name, tensor) in &wanted {
         let Some(stored) = layout.tensors.iter().find(|stored| stored.name == *name) else {
             let given: Vec<&str> = layout.tensors.iter().map(|stored| stored.name.as_str()).collect();
@@ -80,7 +80,7 @@ fn results(layout: &Layout, from: &mut impl Read, outputs: Outputs<'_>, lse: boo
     }
     for stored in &layout.tensors {
         let Some((_, tensor)) = wanted.iter_mut().find(|(name, _)| *name == stored.name) else {
-            return misshapen(format!("a tensor `{}` that was not asked for", line(&stored.name)));
+            return misshapen(format!("a tensor `{}` that was not asked for", stored.name));
         };
         stored.read_into(&mut tensor.bits, from).map_err(|error| garbled(Kind::Result, &error))?;
     }
@@ -96,7 +96,7 @@ pub fn tensor_bytes(outputs: &Outputs<'_>) -> u64 {
 }
 
 fn garbled(kind: Kind, error: &io::Error) -> KernelError {
-    broken(Breakage::Garbled, format!("the body of a {} frame: {error}", kind.name()))
+    broken(Breakage::Garbled, line(&format!("the body of a {} frame: {error}", kind.name())))
 }
 
 fn broken(breakage: Breakage, detail: String) -> KernelError {

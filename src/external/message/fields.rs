@@ -83,6 +83,9 @@ impl Fields {
     }
 }
 
+/// Items of the longest list: each is compared with all others.
+const LONGEST: usize = 4096;
+
 /// A list without repetitions that is not empty.
 pub(super) fn list<T: PartialEq>(
     path: &str,
@@ -90,6 +93,9 @@ pub(super) fn list<T: PartialEq>(
     read: impl Fn(&str, &Value) -> Result<T, String>,
 ) -> Result<Vec<T>, String> {
     let items = value.as_array().ok_or_else(|| format!("{path}: {value} is no list"))?;
+    if items.len() > LONGEST {
+        return Err(format!("{path}: the list has {} items; {LONGEST} are the most", items.len()));
+    }
     let mut all = Vec::with_capacity(items.len());
     for (n, item) in items.iter().enumerate() {
         let read = read(&format!("{path}[{n}]"), item)?;

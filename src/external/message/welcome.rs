@@ -2,6 +2,7 @@
 
 use super::fields::{self, Fields};
 use crate::external::frame::{Body, Layout};
+use crate::input_error::tame;
 use crate::number::Dtype;
 use crate::subject::attention::capabilities::{Capabilities, Form, Format, HeadDims, Knob};
 use crate::subject::attention::conventions::{AnchorConvention, Conventions};
@@ -47,6 +48,9 @@ const FIELDS: [&str; 17] = [
     "conventions",
     "numerics",
 ];
+
+/// Characters of the longest name, version and device: they stand in every report.
+const TEXT: usize = 4096;
 
 impl Welcome {
     /// That of a kernel of this crate.
@@ -105,6 +109,7 @@ impl Welcome {
             ("digest", text(&a.digest), text(&b.digest)),
         ];
         if let Some((name, before, after)) = fields.into_iter().find(|(_, before, after)| before != after) {
+            let [before, after] = [before, after].map(|text| tame(&text, TEXT));
             return Some(format!("identity.{name} was `{before}` and is `{after}`"));
         }
         let same = [
@@ -225,6 +230,11 @@ fn identity(value: Value) -> Result<Identity, String> {
     };
     if identity.name.trim().is_empty() {
         return Err("welcome.identity.name: empty".into());
+    }
+    for (field, text) in [("name", &identity.name), ("version", &identity.version), ("device", &identity.device)] {
+        if text.chars().nth(TEXT).is_some() {
+            return Err(format!("welcome.identity.{field}: is longer than {TEXT} characters"));
+        }
     }
     match &identity.digest {
         Some(digest) if digest.len() != 64 || !digest.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f')) => {

@@ -180,9 +180,11 @@ impl Child {
         came
     }
 
+    /// Reads as much as a pipe holds: a child that writes as fast as this reads must not keep anybody from looking at the time.
     fn read_stderr(&mut self) {
         let mut bytes = [0; 4096];
-        while let Some(pipe) = &mut self.stderr {
+        for _ in 0..PIPE / bytes.len() {
+            let Some(pipe) = &mut self.stderr else { return };
             match pipe.read(&mut bytes) {
                 Ok(0) => self.stderr = None,
                 Ok(read) => self.tail.push(&bytes[..read]),

@@ -123,6 +123,8 @@ impl ProcessKernel {
         let mut region = regions.request();
         // Where memory is short, the pipe remains.
         let written: io::Result<()> = region.write_all(head).and_then(|()| body.write_data(&mut region));
+        // The last answer goes, so that a kernel which writes none is not taken to have given the same again.
+        let written = written.and_then(|()| regions.answer().write_all(&u64::MAX.to_le_bytes()));
         written.is_ok().then_some(guard)
     }
 }

@@ -7,11 +7,14 @@ use super::{Command, Limits};
 use crate::external::frame::{Header, Kind, Layout, frame};
 use crate::external::message::hello::Hello;
 use crate::external::message::welcome::Welcome;
+use crate::input_error::tame;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The longest welcome.
 const WELCOME: u64 = 1 << 20;
+/// Characters shown of what is wrong with one: it quotes what somebody else wrote.
+const REASON: usize = 1000;
 /// Between two looks at a child's memory, and at whether it lives.
 pub(super) const SAMPLE: Duration = Duration::from_millis(25);
 
@@ -46,11 +49,12 @@ fn greeted(child: &mut Child, limits: &Limits) -> Result<Welcome, String> {
     loop {
         child.exchange(None, Some(SAMPLE));
         if let Some(frame) = child.incoming.next(admit)? {
-            let layout = Layout::read(&mut &frame.body[..], frame.body.len() as u64).map_err(|error| error.to_string())?;
-            return match frame.header.kind {
+            let read = Layout::read(&mut &frame.body[..], frame.body.len() as u64).map_err(|error| error.to_string());
+            let welcome = read.and_then(|layout| match frame.header.kind {
                 Kind::Welcome => Welcome::read(&layout),
                 _ => Err(layout.scalar("reason").unwrap_or("it failed, and gave no reason").replace(char::is_control, " ")),
-            };
+            });
+            return welcome.map_err(|reason| tame(&reason, REASON));
         }
         if child.silent() || (child.ended() && !child.read_rest()) {
             return Err(format!("{} before its welcome", child.epitaph().text));

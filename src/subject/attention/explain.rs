@@ -19,7 +19,7 @@ use super::{
     file::{EXPECT_MATCH, EXPECT_NOTHING, replay_command},
     show,
 };
-use crate::finding::{Difference, Element, Finding, Nearer, Path, Verdict};
+use crate::finding::{Difference, Element, Finding, Kind, Nearer, Path, Verdict};
 use crate::input_error::tame;
 use crate::number::{Class, Dtype, Ulps};
 use crate::tensor::Index;
@@ -27,6 +27,10 @@ use std::fmt::Write;
 
 /// Characters of a kernel's name that are shown: a reference kernel's has room for every field.
 const NAME: usize = 4000;
+
+/// Said instead of a cause where one of the two is no reference kernel.
+const UNKNOWN_OUTSIDE: &str =
+    "cause: unknown: only reference kernels show their steps; `lastbit probe K` says which arithmetic kernel K follows";
 
 /// A verdict and its explanation.
 pub struct Explanation {
@@ -92,8 +96,12 @@ pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<
             }
             the_cause = cause(pair, trial, headline, &runs.recipes, &mut scratch);
             if headline.kind().is_failure() {
+                let outside = Path::BOTH.into_iter().any(|path| pair.side(path).reference.is_none());
                 let _ = match &the_cause {
                     Some(cause) => writeln!(text, "cause: {cause}"),
+                    // A fault has said what it is.
+                    None if outside && headline.kind() == Kind::Fault => Ok(()),
+                    None if outside => writeln!(text, "{UNKNOWN_OUTSIDE}"),
                     None => writeln!(text, "cause: unknown"),
                 };
             }

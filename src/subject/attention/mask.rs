@@ -11,7 +11,7 @@ pub enum Anchor {
     TopLeft,
 }
 
-/// The mask of a problem. Positions: row `i` of `q` stands at `p = i + kv - q`, keys at `0..kv`.
+/// The mask of a problem. Positions: row `i` of `q` stands at `p = i + kv - q` (at `p = i` under a top-left mask), keys at `0..kv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Mask {
     /// Causal limit, or none.

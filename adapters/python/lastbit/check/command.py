@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -57,11 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser.error("name the kernel: lastbit-check my_kernel.py")
     if words[0].endswith(".py") and not os.path.isfile(words[0]):
         parser.error(f"{words[0]}: no such file")
-    sys.exit(check(command_of(words), given.timeout))
+    python = ["python"] if words[0].endswith(".py") else []
+    sys.exit(check(command_of(words), given.timeout, shlex.quote(f"process:{shlex.join([*python, *words])}")))
 
 
-def check(command: Sequence[str], seconds: float) -> int:
-    """Tries everything. The exit code."""
+def check(command: Sequence[str], seconds: float, name: str) -> int:
+    """Tries everything. The exit code. ``name`` is the kernel's on lastbit's command line."""
     try:
         child = Child(command, seconds)
     except OSError as error:
@@ -90,10 +92,10 @@ def check(command: Sequence[str], seconds: float) -> int:
             except Broken as again:
                 child.kill()
                 paper.line("start", "a second time", "broken", str(again))
-                return _close(paper)
+                return _close(paper, name)
     if ending := child.end():
         paper.line("end", "goodbye", "failed", ending)
-    return _close(paper)
+    return _close(paper, name)
 
 
 def _greet(child: Child) -> dict[str, Any]:
@@ -160,9 +162,9 @@ def _try(child: Child, trial: Trial, welcome: Mapping[str, Any]) -> tuple[str, s
     return "failed", reason + (f" ({breakage})" if breakage else "") + (f"\n{trace}" if trace else "")
 
 
-def _close(paper: Paper) -> int:
+def _close(paper: Paper, name: str) -> int:
     print("\n" + ", ".join(f"{count} {outcome}" for outcome, count in paper.counts.items()))
     if any(paper.counts[outcome] for outcome in _BAD):
         return 1
-    print("This was a smoke test. To judge the kernel: lastbit probe 'process:python my_kernel.py'")
+    print(f"This was a smoke test. To judge the kernel: lastbit probe {name}")
     return 0

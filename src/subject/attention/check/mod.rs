@@ -16,8 +16,9 @@ use super::oracle::{Mode, Oracle};
 use super::relation::{SidedRelation, undo};
 use super::scope::{Scope, SideScope};
 use super::trial::{Checks, Trial};
+use super::validate::FieldError;
 use super::witness::order_sensitive;
-use super::{Case, Inputs, Problem};
+use super::{Case, Inputs, Problem, validate};
 use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
 use crate::number::Dtype;
 use crate::tensor::Index;
@@ -104,6 +105,11 @@ impl Pair {
         let mut verdict = Verdict::default();
         let (oracle, pair, mut relations) = match &trial.checks {
             Checks::Turn(turn) => {
+                // What kernels declare, a page size say, may lie beyond that: no case file could hold such a case, nor memory its tensors.
+                if let Err(FieldError { field, reason }) = validate(case) {
+                    skip(&mut verdict, format!("beyond the limits of a case: {field} {reason}"));
+                    return verdict;
+                }
                 let (relations, left_out) = self.relations_of_turn(case, *turn);
                 (verdict.left_out, verdict.relations_left_out) = (trial.left_out.clone(), left_out);
                 (true, true, relations)

@@ -28,7 +28,7 @@ pub(super) fn judged(probing: &mut Probing<'_>, format: Format, wrong: &mut Vec<
     probing.progress(&format!("{}: against the true values", format.storage));
     let mut judged = Judged::default();
     let mut first: Option<(Trial, Finding)> = None;
-    for place in places(&probing.terms, probing.options.cases.div_ceil(SHARE)) {
+    for place in places(&probing.terms, probing.options.cases(&probing.terms).div_ceil(SHARE)) {
         let data = data_of(place, probing.options.seed);
         let case = Shape::of(&probing.terms, format, &[(place.length, place.length)]).case(data);
         let trial = Trial::new(case, Checks::Only { oracle: true, pair: false, relation: None });

@@ -37,14 +37,12 @@ pub(super) fn element(finding: &Finding) -> String {
     match finding {
         Finding::Inaccurate(it) => {
             let truth = it.truth.map_or("unknown".to_owned(), |bits| value(it.dtype, bits));
-            let beyond = if it.bound > 0.0 && it.error.is_finite() {
-                match it.error / it.bound {
-                    // It is beyond: 1.000 would say that it is not.
-                    ratio if ratio < 1.000_5 => "just beyond its bound".to_owned(),
-                    ratio => format!("{ratio:.3} times its bound"),
-                }
-            } else {
-                "no error is allowed".to_owned()
+            let beyond = match it.error / it.bound {
+                times if times >= 1e4 => "far beyond its bound".to_owned(),
+                // It is beyond: 1.000 would say that it is not.
+                times if times < 1.000_5 => "just beyond its bound".to_owned(),
+                times if times.is_finite() => format!("{times:.3} times its bound"),
+                _ => "no such result is allowed".to_owned(),
             };
             format!("{}[{}]: {}, true {truth}: {beyond}", it.output, it.index, value(it.dtype, it.bits))
         }

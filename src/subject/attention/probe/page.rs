@@ -24,6 +24,13 @@ pub struct Page {
     pub formats: Vec<FormatPage>,
 }
 
+impl Page {
+    /// Whether the kernel gave any result at all. One that refused every call has shown nothing, neither right nor wrong.
+    pub fn answered(&self) -> bool {
+        self.trials.iter().any(|trial| trial.cases > 0) || self.formats.iter().any(|it| it.accuracy.accuracy.judged > 0)
+    }
+}
+
 /// Something that no kernel should do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wrong {

@@ -14,9 +14,6 @@ use crate::subject::attention::scope::Scope;
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::tensor::Index;
 
-/// Breaking cases of a question from which the smallest is looked for: shrinking may end above the least length.
-const STARTS: usize = 2;
-
 /// A case in which a question's answer is "differs".
 struct Breaking {
     place: Place,
@@ -46,7 +43,7 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
     let mut fault: Option<(Trial, Finding)> = None;
     let mut breaking: Vec<Breaking> = Vec::new();
     let scope = probing.attention.pair.scope();
-    for place in places(&probing.terms, probing.options.cases) {
+    for place in places(&probing.terms, probing.options.cases(&probing.terms)) {
         let Some(asked) = question.ask(&probing.terms, format, place, probing.options.seed) else { continue };
         if let Some(reason) = beyond(&scope, &asked) {
             tried.left_out += 1;
@@ -185,7 +182,7 @@ fn first_break(probing: &mut Probing<'_>, file: &str, mut breaking: Vec<Breaking
     let value = breaking.iter().filter_map(|it| it.value.clone()).min().map(|(_, value)| value);
     let mut positions = breaking.first()?.place.length;
     let mut smallest = None;
-    for it in breaking.iter().take(STARTS) {
+    for it in breaking.iter().take(probing.options.starts(&probing.terms)) {
         let Some(found) = minimal(probing, &it.trial, &it.finding, file) else { continue };
         positions = positions.min(found.positions);
         let best = smallest.as_ref().is_none_or(|best: &Minimal| found.positions < best.positions);

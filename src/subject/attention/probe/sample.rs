@@ -28,8 +28,8 @@ pub(super) struct Place {
     pub(super) normal: bool,
 }
 
-/// The first `cases` places of a sample. Every length comes with one kind of data before the next kind; few cases are spread over the
-/// lengths.
+/// The first `cases` places of a sample. Every length comes once before any comes again, with the other kind of data then; few cases are
+/// spread over the lengths.
 pub(super) fn places(terms: &Terms<'_>, cases: u64) -> Vec<Place> {
     let ladder: &[u32] = if terms.capabilities.compiles { &SHORT_LADDER } else { &LADDER };
     let lengths: Vec<u32> = ladder.iter().copied().filter(|&length| terms.holds(length)).collect();
@@ -40,8 +40,8 @@ pub(super) fn places(terms: &Terms<'_>, cases: u64) -> Vec<Place> {
     let of = |index: u64| {
         let at = if cases < count { index * count / cases } else { index % count };
         let round = if cases < count { index } else { index / count };
-        // Half of the cases are normal: their share is what a user would see.
-        Place { length: lengths[at as usize], index, round, normal: round.is_multiple_of(2) }
+        // Half of the cases are normal, and every length is in its turn: their share is what a user would see.
+        Place { length: lengths[at as usize], index, round, normal: (index + index / count).is_multiple_of(2) }
     };
     (0..cases).map(of).collect()
 }

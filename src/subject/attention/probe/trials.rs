@@ -23,6 +23,9 @@ const SHAPES: [&[(u32, u32)]; 4] = [&[(1, 9)], &[(6, 6)], &[(5, 9)], &[(3, 70)]]
 /// Makes the case for a shape.
 type Make<'t> = Box<dyn Fn(&Terms<'_>, &[(u32, u32)]) -> Case + 't>;
 
+/// Declarations of one root that are named; more are counted.
+const NAMED: usize = 3;
+
 /// What is tried: a name, and the cases for one shape.
 struct Try<'t> {
     of: Declared,
@@ -33,13 +36,44 @@ struct Try<'t> {
     explicit: bool,
 }
 
-/// Everything declared. A failure or a wrong result is added to `wrong`, with the smallest case that shows it.
-pub(super) fn trials(probing: &mut Probing<'_>, wrong: &mut Vec<Wrong>) -> Vec<Trial> {
-    let tries = tries(&probing.terms);
-    tries.into_iter().map(|it| run(probing, it, wrong)).collect()
+/// What went wrong in a trial.
+struct Bad {
+    asked: Asked,
+    finding: Finding,
+    /// What it has in common with others of the same root.
+    root: String,
+    why: String,
 }
 
-fn run(probing: &mut Probing<'_>, it: Try<'_>, wrong: &mut Vec<Wrong>) -> Trial {
+/// Everything declared. What is wrong goes to `wrong`, one entry for each root: a kernel with another mask than it says has it in every
+/// form, format and feature.
+pub(super) fn trials(probing: &mut Probing<'_>, wrong: &mut Vec<Wrong>) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let mut roots: Vec<(Bad, Vec<String>)> = Vec::new();
+    for it in tries(&probing.terms) {
+        let explicit = it.explicit;
+        let (trial, bad) = run(probing, it);
+        let declared = format!("{} {}", singular(trial.of), trial.what);
+        if let Some(bad) = bad {
+            match roots.iter_mut().find(|(first, _)| first.root == bad.root) {
+                Some((_, all)) => all.push(declared),
+                None => roots.push((bad, vec![declared])),
+            }
+        } else if let (Outcome::Refused(why), true) = (&trial.outcome, explicit) {
+            wrong.push(Wrong { what: format!("declares {declared} and refuses it: {why}"), minimal: None });
+        }
+        trials.push(trial);
+    }
+    for (first, all) in roots {
+        let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
+        let named = &all[..all.len().min(NAMED)];
+        let what = format!("declares {}{more}: {}", named.join(", "), first.why);
+        probing.wrong(wrong, what, &first.asked, &first.finding);
+    }
+    trials
+}
+
+fn run(probing: &mut Probing<'_>, it: Try<'_>) -> (Trial, Option<Bad>) {
     probing.progress(&format!("{}: {}", it.of.name(), it.what));
     let (mut cases, mut refused) = (0, None);
     let mut bad: Option<(Asked, Finding)> = None;
@@ -71,25 +105,25 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>, wrong: &mut Vec<Wrong>) -> Trial 
             }
         }
     }
+    let bad = bad.map(|(asked, finding)| {
+        let hint = hint(probing, &asked, &finding);
+        let why = format!("{}{hint}", element(&finding));
+        let root = match (&finding, hint.is_empty()) {
+            (Finding::Fault { .. }, _) => why.clone(),
+            (_, true) => "results beyond their bound".to_owned(),
+            // How many results there were is no part of it.
+            (_, false) => hint.replace(|it: char| it.is_ascii_digit(), ""),
+        };
+        Bad { asked, finding, root, why }
+    });
     let outcome = match (&bad, refused) {
-        (Some((_, finding @ Finding::Fault { .. })), _) => Outcome::Fails(element(finding)),
-        (Some((asked, finding)), _) => Outcome::Wrong(format!("{}{}", element(finding), hint(probing, asked, finding))),
+        (Some(Bad { finding: Finding::Fault { .. }, why, .. }), _) => Outcome::Fails(why.clone()),
+        (Some(Bad { why, .. }), _) => Outcome::Wrong(why.clone()),
         (None, Some(reason)) => Outcome::Refused(reason),
         (None, None) if cases == 0 => Outcome::NotTried("no path can be asked, or no result judged".to_owned()),
         (None, None) => Outcome::Works,
     };
-    match (&outcome, bad) {
-        (Outcome::Fails(why) | Outcome::Wrong(why), Some((asked, finding))) => {
-            let what = format!("declares {} {}: {why}", singular(it.of), it.what);
-            probing.wrong(wrong, what, &asked, &finding);
-        }
-        (Outcome::Refused(why), _) if it.explicit => {
-            let what = format!("declares {} {} and refuses it: {why}", singular(it.of), it.what);
-            wrong.push(Wrong { what, minimal: None });
-        }
-        _ => {}
-    }
-    Trial { of: it.of, what: it.what, outcome, cases }
+    (Trial { of: it.of, what: it.what, outcome, cases }, bad)
 }
 
 fn singular(of: Declared) -> &'static str {
@@ -99,7 +133,7 @@ fn singular(of: Declared) -> &'static str {
         Declared::Features => "feature",
         Declared::HeadDims => "head dims",
         Declared::PageSizes => "page size",
-        Declared::Limits => "",
+        Declared::Limits => "no limit on",
     }
 }
 

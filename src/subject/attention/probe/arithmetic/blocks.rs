@@ -68,6 +68,7 @@ pub(super) fn blocks(probing: &mut Probing<'_>, format: Format, path: Path, cand
     match &left[..] {
         [] => format!("blocks: none of {} to {longest} keys on a grid from the first key", lengths[0]),
         [one] => one.clone(),
+        several if several.len() == all.len() => format!("blocks of {} to {longest} keys not told apart", lengths[0]),
         several => format!("blocks not told apart: {}", several.join("; ")),
     }
 }

@@ -1,6 +1,6 @@
 //! A class of arithmetic: where a kernel rounds coarsely. Everything else is f32, in any order.
 
-use super::interval::{Interval, SUM, U, dot};
+use super::interval::{Exponential, Interval, SUM, U, dot};
 use crate::number::{Dtype, truncate_f64};
 use crate::subject::attention::numerics::Store;
 
@@ -129,6 +129,7 @@ pub(super) const ONE_BLOCK: Blocks = Blocks { length: usize::MAX, backward: fals
 /// Where a kernel rounds coarsely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
+    pub(super) exponential: Exponential,
     pub(super) operands: Operands,
     pub(super) scores: Dtype,
     pub(super) probs: Probs,
@@ -141,6 +142,7 @@ pub(super) struct Candidate {
 
 /// f32 everywhere and one rounding at the end.
 pub(super) const SINGLE: Candidate = Candidate {
+    exponential: Exponential::Fine,
     operands: Operands::Whole,
     scores: Dtype::F32,
     probs: Probs::Kept,
@@ -197,6 +199,9 @@ impl Candidate {
         if parts.is_empty() {
             parts.push("f32 throughout, one rounding at the end".to_owned());
         }
+        if self.exponential == Exponential::Coarse {
+            parts.push("an exponential good to 2^-13".to_owned());
+        }
         if self.store == Store::Truncate {
             parts.push("truncating store".to_owned());
         }
@@ -235,7 +240,7 @@ impl Candidate {
             if let Some(old) = max
                 && block.hi > old.lo
             {
-                let factor = argument(old, new).exp();
+                let factor = argument(old, new).exp(self.exponential);
                 sum = sum.times(factor).rounded(1.0);
                 acc.iter_mut().for_each(|x| *x = x.times(factor).rounded(1.0));
             }
@@ -272,10 +277,13 @@ impl Candidate {
 
     /// A weight in f32.
     fn weight(&self, score: Interval, max: Interval) -> Interval {
-        let weight = argument(score, max).exp();
-        match self.probs {
-            // Weights that are not rounded may have been taken against another maximum first.
-            Probs::Kept => weight.rounded(MERGES * (40.0 + 4.0 + 3.0 * (max.magnitude() + score.magnitude()))),
+        let weight = argument(score, max).exp(self.exponential);
+        match (self.probs, self.exponential) {
+            // Weights that are not rounded may have been taken against another maximum first. (With a coarse exponential that would
+            // leave nothing to see: there the class has one block.)
+            (Probs::Kept, Exponential::Fine) => {
+                weight.rounded(MERGES * (40.0 + 4.0 + 3.0 * (max.magnitude() + score.magnitude())))
+            }
             _ => weight,
         }
     }
@@ -392,10 +400,10 @@ pub(super) fn candidates(storage: Dtype, out: Dtype) -> Vec<Candidate> {
     if storage == Dtype::F32 {
         all.extend(Tf32::ALL.map(|how| Candidate { operands: Operands::Tf32(how), ..SINGLE }));
     }
+    // What has passed through a narrower format is stored exactly.
+    let truncated = |it: &Candidate| it.accumulator == Accumulator::Wide && it.results == Dtype::F32;
     if out != Dtype::F32 {
-        // What was rounded to a coarser format before is stored as it is.
-        let tried = |it: &Candidate| it.accumulator == Accumulator::Wide && it.results == Dtype::F32;
-        let plain: Vec<Candidate> = all.iter().copied().filter(tried).collect();
+        let plain: Vec<Candidate> = all.iter().copied().filter(truncated).collect();
         all.extend(plain.into_iter().map(|it| Candidate { store: Store::Truncate, ..it }));
     }
     all

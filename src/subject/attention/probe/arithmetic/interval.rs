@@ -9,9 +9,25 @@ pub(super) const U: f64 = 5.960_464_477_539_063e-8 * (1.0 + 1.0 / 65_536.0);
 /// Half of f32's least subnormal.
 const ETA: f64 = 7.006_492_321_624_085e-46;
 
-/// Relative error of one exponential: 20 units in the last place, the coarsest that vector libraries of 16-bit kernels promise
-/// (`exp_u20` of SLEEF's names; PyTorch's CPU flash attention uses one). CUDA's `ex2.approx` and every libm are far within.
-const EXP: f64 = 40.0 * U;
+/// How good an exponential is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exponential {
+    /// Within 20 units in the last place of f32: every libm, CUDA's `ex2.approx`, vector libraries.
+    Fine,
+    /// Within 2^-13 of the value: the cubic of Malossi, Ineichen, Bekas and Curioni, "Fast exponential computation on SIMD
+    /// architectures" (2015), whose largest relative error is 1.07e-4. PyTorch has it as `fexp_u20`, for 16-bit attention on CPUs.
+    Coarse,
+}
+
+impl Exponential {
+    /// Its relative error.
+    fn error(self) -> f64 {
+        match self {
+            Exponential::Fine => 40.0 * U,
+            Exponential::Coarse => 1.0 / 8192.0,
+        }
+    }
+}
 
 /// Roundings to nearest that one addition may be off by: tensor cores cut a sum off where others round it.
 pub(super) const SUM: f64 = 2.0;
@@ -69,10 +85,10 @@ impl Interval {
         Interval { lo: dtype.to_f64(dtype.round_f64(self.lo)), hi: dtype.to_f64(dtype.round_f64(self.hi)) }
     }
 
-    /// `e^self`, computed in f32 by any exponential that is good to 20 units in the last place.
-    pub(super) fn exp(self) -> Self {
+    /// `e^self`, computed in f32 by any exponential that is so good.
+    pub(super) fn exp(self, by: Exponential) -> Self {
         let grown = |x: f64, by: f64| core_math::exp(x) * (1.0 + by);
-        Interval { lo: grown(self.lo, -EXP), hi: grown(self.hi, EXP) }.around(ETA)
+        Interval { lo: grown(self.lo, -by.error()), hi: grown(self.hi, by.error()) }.around(ETA)
     }
 }
 

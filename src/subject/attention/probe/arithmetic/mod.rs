@@ -1,8 +1,8 @@
 //! Which arithmetic a kernel follows, without any tolerance.
 //!
 //! A class of arithmetic says where a kernel rounds coarsely; everything else is f32, in any order, with any exponential good to 20
-//! units in the last place. For each class and each result the *interval* of what such a kernel may give is computed in f64: exact up to
-//! the coarse roundings, widened by what f32 may do in between. Rounding is monotone, so a coarse rounding of an interval is the
+//! units in the last place (where that excludes every class, to 2^-13). For each class and each result the *interval* of what such a kernel
+//! may give is computed in f64: exact up to the coarse roundings, widened by what f32 may do in between. Rounding is monotone, so a coarse rounding of an interval is the
 //! interval of its rounded ends. Where both ends of a stored result are one pattern, the result is *decided* for the class. A result
 //! outside its interval *refutes* the class: no kernel of that class gives it, in whatever order it adds. One is enough. Of a narrow
 //! accumulator, whose order decides bits, each order that is tried is refuted by itself: the class stands for those.
@@ -28,6 +28,7 @@ use crate::subject::attention::check::Pair;
 use crate::subject::attention::drive::{Poison, Stop, row_index};
 use crate::subject::attention::{Anchor, Case, Data, Literal};
 use candidate::{Candidate, ONE_BLOCK, Probs, Row, SINGLE, candidates};
+use interval::Exponential;
 
 /// Keys of each row: one block of every kernel.
 const KEYS: u32 = 8;
@@ -53,25 +54,25 @@ pub(super) fn recipe(probing: &mut Probing<'_>, format: Format, path: Path) -> R
     if !probing.terms.path(path) {
         return none("no form".to_owned());
     }
-    let all = candidates(format.storage, format.out);
-    let mut counts: Vec<Count> = all.iter().map(|_| Count::default()).collect();
-    let mut results = 0;
+    let mut rows = Vec::new();
     for index in 0..problems(path) {
         let case = problem(&probing.terms, format, path, index, probing.options.seed);
-        let answers = match answers(&probing.attention.pair, path, &case) {
-            Ok(answers) => answers,
-            Err(reason) => return none(reason),
-        };
-        for answer in answers.iter().filter(|it| it.first_is_largest()) {
-            results += answer.got.len() as u64;
-            for (candidate, count) in all.iter().zip(&mut counts) {
-                // One problem that refutes a candidate is enough.
-                if count.refuted == 0 || count.problem == index {
-                    count.problem = index;
-                    count.add(candidate, answer);
-                }
+        match answers(&probing.attention.pair, path, &case) {
+            Ok(mut answers) => {
+                answers.retain(RowAnswer::first_is_largest);
+                rows.push(answers);
             }
+            Err(reason) => return none(reason),
         }
+    }
+    let results: u64 = rows.iter().flatten().map(|answer| answer.got.len() as u64).sum();
+    let mut all = candidates(format.storage, format.out);
+    let mut counts = held_against(&all, &rows);
+    if counts.iter().all(|count| count.refuted > 0) {
+        // Only then: a coarse exponential blurs what a fine one tells apart.
+        let coarse: Vec<Candidate> = all.iter().map(|it| Candidate { exponential: Exponential::Coarse, ..*it }).collect();
+        counts.extend(held_against(&coarse, &rows));
+        all.extend(coarse);
     }
     let classes = classes(&all, &counts);
     let left: Vec<String> = classes.iter().filter(|class| class.refuted == 0).map(|class| class.name.clone()).collect();
@@ -94,11 +95,20 @@ pub(super) fn recipe(probing: &mut Probing<'_>, format: Format, path: Path) -> R
     Recipe { path: Some(path), answer, results, classes, detail }
 }
 
+/// Every candidate against the results, problem by problem, until one refutes it.
+fn held_against(all: &[Candidate], problems: &[Vec<RowAnswer>]) -> Vec<Count> {
+    let mut counts: Vec<Count> = all.iter().map(|_| Count::default()).collect();
+    for answers in problems {
+        for (candidate, count) in all.iter().zip(&mut counts).filter(|(_, count)| count.refuted == 0) {
+            answers.iter().for_each(|answer| count.add(candidate, answer));
+        }
+    }
+    counts
+}
+
 /// What the results say to one candidate.
 #[derive(Clone, Debug, Default)]
 struct Count {
-    /// The last problem held against it.
-    problem: u64,
     held: u64,
     decided: u64,
     refuted: u64,
@@ -131,7 +141,7 @@ impl Count {
 fn classes(all: &[Candidate], counts: &[Count]) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     for (candidate, count) in all.iter().zip(counts) {
-        let Count { problem: _, held, decided, refuted, witness } = count.clone();
+        let Count { held, decided, refuted, witness } = count.clone();
         let name = candidate.name();
         let class = Class { name, held, decided, refuted, witness };
         match classes.iter_mut().find(|it| it.name == class.name) {
@@ -275,7 +285,7 @@ mod tests {
     fn recipe_of(kernel: &str, storage: Dtype, path: Path) -> Recipe {
         let kernel = Implementation::reference(Reference::parse(kernel).unwrap());
         let mut quiet = |_: &str| {};
-        let mut probing = Probing::new(&kernel, Options { cases: 1, seed: 1 }, &mut quiet);
+        let mut probing = Probing::new(&kernel, Options { cases: Some(1), seed: 1 }, &mut quiet);
         recipe(&mut probing, Format { storage, out: storage }, path)
     }
 
@@ -369,6 +379,7 @@ mod tests {
     /// A kernel that does something else is none of the classes, and says by which result.
     #[test]
     fn none_of_these() {
+        named("ref:p-bf16,softmax.exp=exp2_poly:3", Dtype::BF16, "rounds unnormalised P to bf16, an exponential good to 2^-13");
         let recipe = recipe_of("ref:aligned,softmax.exp=exp2_poly:2", Dtype::BF16, Path::Train);
         assert_eq!(recipe.answer, Answer::None);
         assert!(recipe.classes.iter().all(|class| class.refuted > 0 && class.witness.is_some()));

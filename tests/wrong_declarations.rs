@@ -1,0 +1,128 @@
+//! Kernels in Python that are not what they declare: `fuzz` finds it, and `probe` says what they are instead.
+
+mod binary;
+
+use binary::{Folder, code, last_json, python, repository, stderr, stdout};
+use serde_json::Value;
+use std::process::Output;
+
+/// Softmax attention of one sequence in numpy; `{visible}` says which keys a row sees.
+const ATTENTION: &str = r#"
+def attend(q, k, v, softmax_scale, visible):
+    scores = np.einsum("ihd,jhd->hij", q, k) * np.float32(softmax_scale)
+    scores = np.where(visible, scores, np.float32(-np.inf))
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("hij,jhd->ihd", weights / weights.sum(axis=-1, keepdims=True), v)
+"#;
+
+/// Declares the bottom-right mask and applies the top-left one: `np.tri` without its offset.
+const TOP_LEFT: &str = r#"
+kernel = lastbit.Kernel("liar", version="1", formats=["f32"], features=["causal"], lse=False, empty_sequences=False)
+
+
+@kernel.sequence
+def attention(call):
+    return attend(call.q, call.k, call.v, call.softmax_scale, np.tri(call.rows, call.keys, dtype=bool))
+"#;
+
+/// Declares f16 and has its results in bf16 before they are stored.
+const BF16: &str = r#"
+kernel = lastbit.Kernel("liar", version="1", formats=["f16"], features=["not_causal"], lse=False, empty_sequences=False)
+
+
+@kernel.sequence
+def attention(call):
+    o = attend(call.q, call.k, call.v, call.softmax_scale, True)
+    return lastbit.widen(lastbit.narrow(o, "bf16"), "bf16")
+"#;
+
+/// Right in every element of its output, and writes one more behind it.
+const OUTSIDE: &str = r#"
+kernel = lastbit.Kernel("liar", version="1", formats=["f32"], features=["not_causal"], lse=False, empty_sequences=False)
+
+
+@kernel.varlen
+@kernel.paged
+def attention(call, *, out):
+    out[...] = call.assemble([attend(q, k, v, call.softmax_scale, True) for q, k, v in call.sequences()])
+    np.lib.stride_tricks.as_strided(out, (out.size + 1,), (out.itemsize,))[-1] = 0
+"#;
+
+struct Liar {
+    folder: Folder,
+    words: String,
+}
+
+impl Liar {
+    /// Writes the kernel; `None` where there is no Python.
+    fn new(kernel: &str) -> Option<Self> {
+        let python = python()?;
+        let folder = Folder::new();
+        let text = format!("import numpy as np\n\nimport lastbit\n\n{ATTENTION}\n{kernel}\n\nkernel.run()\n");
+        std::fs::write(folder.path("liar.py"), text).expect("written");
+        Some(Liar { folder, words: format!("process:{} liar.py", shell_words::quote(&python)) })
+    }
+
+    fn lastbit(&self, arguments: &[&str]) -> Output {
+        let mut command = self.folder.command(arguments);
+        command.env("PYTHONPATH", repository("adapters/python")).env("OMP_NUM_THREADS", "1");
+        command.output().expect("the binary runs")
+    }
+
+    /// What `fuzz` prints about the first finding: on the inference side, small.
+    fn fuzz(&self) -> String {
+        let output =
+            self.lastbit(&["fuzz", "--cases", "40", "--profile", "quick", "--train", "ref:naive", "--infer", &self.words]);
+        assert_eq!(code(&output), 1, "{}{}", stdout(&output), stderr(&output));
+        stdout(&output)
+    }
+
+    /// The page of a probe as JSON; something stands out in it.
+    fn probe(&self) -> Value {
+        let output = self.lastbit(&["probe", &self.words, "--cases", "2", "--format", "json"]);
+        assert_eq!(code(&output), 1, "{}{}", stdout(&output), stderr(&output));
+        last_json(&output)
+    }
+}
+
+#[test]
+fn a_top_left_mask_declared_bottom_right() {
+    let Some(liar) = Liar::new(TOP_LEFT) else { return };
+    let text = liar.fuzz();
+    assert!(text.contains(" causal scale=") && text.contains("1 seq (q 1, kv 2)"), "smallest: {text}");
+    assert!(text.contains("\nverdict: inaccurate o (infer), 1 of 1 elements beyond their bound\n"), "{text}");
+    assert!(text.contains("\ncause: unknown: only reference kernels show their steps; `lastbit probe K` says"), "{text}");
+    let page = liar.probe().to_string();
+    assert!(
+        page.contains("declares feature causal: ") && page.contains("the results are those of a top-left causal mask"),
+        "{page}"
+    );
+}
+
+#[test]
+fn bf16_declared_f16() {
+    let Some(liar) = Liar::new(BF16) else { return };
+    let text = liar.fuzz();
+    assert!(text.contains("1 seq (q 1, kv 1)"), "smallest: {text}");
+    assert!(text.contains("\nverdict: inaccurate o (infer), 1 of 1 elements beyond their bound\n"), "{text}");
+    let page = liar.probe().to_string();
+    assert!(
+        page.contains("declares format f16: ") && page.contains(" results are bf16 numbers, so it computes in bf16"),
+        "{page}"
+    );
+    assert!(page.contains("results rounded to bf16 first"), "the recipe: {page}");
+}
+
+#[test]
+fn a_write_outside_the_output() {
+    let Some(liar) = Liar::new(OUTSIDE) else { return };
+    let text = liar.fuzz();
+    let verdict = "\nverdict: fault (infer): wrote outside its output: attention wrote outside out: 1 elements after its end, up to 1 away\n";
+    assert!(text.contains(verdict), "{text}");
+    assert!(text.contains("1 seq (q 1, kv 1)") && !text.contains("\ncause: "), "{text}");
+    let page = liar.probe();
+    let wrong = page.to_string();
+    assert!(wrong.contains("declares form varlen: wrote outside its output: "), "{page}");
+    // The same fault everywhere is made small once.
+    assert!(wrong.contains("wrong-1.case") && !wrong.contains("wrong-2.case"), "{page}");
+}
