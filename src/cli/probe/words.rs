@@ -168,6 +168,9 @@ fn seen(relation: &Relation, common: Option<&str>) -> [String; 4] {
             };
             let mut about = if relation.path.is_some() { vec![relation.about.clone()] } else { Vec::new() };
             about.extend(sample(relation).filter(|it| Some(it.as_str()) != common));
+            if tried.lse.differing > 0 && tried.normal.differing + tried.designed.differing == 0 {
+                about.push(format!("{} of lse alone", share(tried.lse)));
+            }
             if tried.left_out > 0 {
                 let why = tried.why_left_out.as_deref().unwrap_or("failed");
                 about.push(format!("{} left out: {}", count(tried.left_out), line(why)));
@@ -221,8 +224,14 @@ pub(super) fn accuracy(judged: &Judged) -> Vec<String> {
     lines
 }
 
+/// A share of a bound. Below the bound never reads as 1.00, and beyond it neither.
 pub(super) fn times(share: f64) -> String {
-    if share >= 0.01 || share == 0.0 { format!("{share:.2}") } else { "below 0.01".to_owned() }
+    match share {
+        _ if share > 0.0 && share < 0.01 => "below 0.01".to_owned(),
+        _ if (0.995..1.0).contains(&share) => "0.99".to_owned(),
+        _ if share > 1.0 && share < 1.005 => "1.01".to_owned(),
+        _ => format!("{share:.2}"),
+    }
 }
 
 /// The answer, then what is known beside it.
@@ -284,5 +293,35 @@ pub(super) fn repeats(page: &Page) -> &'static str {
         (true, _) => "**WRONG**",
         (false, true) => "yes",
         (false, false) => "not tried",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_bound_itself_reads_as_one() {
+        for (share, text) in [
+            (0.0, "0.00"),
+            (1e-9, "below 0.01"),
+            (0.994_9, "0.99"),
+            (0.996, "0.99"),
+            (1.0f64.next_down(), "0.99"),
+            (1.0, "1.00"),
+            (1.0f64.next_up(), "1.01"),
+            (1.3, "1.30"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(times(share), text, "{share:?}");
+        }
+    }
+
+    #[test]
+    fn nearly_all_is_not_all_and_few_are_not_none() {
+        for (part, text) in [(0, "none"), (1, "below 0.001%"), (999_999, "99.9%"), (1_000_000, "all")] {
+            assert_eq!(percent(part, 1_000_000), text);
+        }
+        assert_eq!(percent(0, 0), "-", "nothing was compared");
     }
 }

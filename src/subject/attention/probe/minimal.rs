@@ -39,6 +39,8 @@ pub(super) fn element(finding: &Finding) -> String {
             let truth = it.truth.map_or("unknown".to_owned(), |bits| value(it.dtype, bits));
             let beyond = match it.error / it.bound {
                 times if times >= 1e4 => "far beyond its bound".to_owned(),
+                // It is beyond: 1.000 would say that it is not.
+                times if times < 1.000_5 => "just beyond its bound".to_owned(),
                 times if times.is_finite() => format!("{times:.3} times its bound"),
                 _ => "no such result is allowed".to_owned(),
             };

@@ -93,7 +93,8 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>) -> (Trial, Option<Bad>) {
             }
             let trial = Asked::new(case.clone(), Checks::Only { oracle: true, pair: false, relation: None });
             let verdict = probing.attention.pair.check(&trial, &mut probing.scratch);
-            cases += 1;
+            // Where nothing could be judged, nothing is confirmed.
+            cases += u64::from(verdict.accuracy.judged > 0);
             let of_path = |finding: &&Finding| match finding {
                 Finding::Inaccurate(it) => it.path == path,
                 Finding::Fault { path: of, .. } => *of == path,
@@ -123,7 +124,7 @@ fn run(probing: &mut Probing<'_>, it: Try<'_>) -> (Trial, Option<Bad>) {
         (Some(Bad { finding: Finding::Fault { .. }, why, .. }), _) => Outcome::Fails(why.clone()),
         (Some(Bad { why, .. }), _) => Outcome::Wrong(why.clone()),
         (None, Some(reason)) => Outcome::Refused(reason),
-        (None, None) if cases == 0 => Outcome::NotTried("no path of the kernel can be asked".to_owned()),
+        (None, None) if cases == 0 => Outcome::NotTried("no path can be asked, or no result judged".to_owned()),
         (None, None) => Outcome::Works,
     };
     (Trial { of: it.of, what: it.what, outcome, cases }, bad)

@@ -1,6 +1,6 @@
 //! A class of arithmetic: where a kernel rounds coarsely. Everything else is f32, in any order.
 
-use super::interval::{Exponential, Interval, U, dot};
+use super::interval::{Exponential, Interval, SUM, U, dot};
 use crate::number::{Dtype, truncate_f64};
 use crate::subject::attention::numerics::Store;
 
@@ -66,8 +66,32 @@ pub(super) const ORDERS: [Order; 6] =
 pub(super) enum Operands {
     Whole,
     Cut(Dtype),
-    /// Rounded to the ten bits of TF32.
-    Tf32,
+    /// The ten bits of TF32, P too: it is an operand of the tensor cores like V.
+    Tf32(Tf32),
+}
+
+/// How an f32 number becomes a TF32 one: instructions and libraries differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tf32 {
+    TiesToEven,
+    /// `cvt.rna.tf32.f32`.
+    TiesAway,
+    /// Bits that the tensor core does not read.
+    Truncated,
+}
+
+impl Tf32 {
+    const ALL: [Tf32; 3] = [Tf32::TiesToEven, Tf32::TiesAway, Tf32::Truncated];
+
+    fn of(self, value: f64) -> f64 {
+        let bits = (value as f32).to_bits();
+        let bits = match self {
+            Tf32::TiesToEven => bits.wrapping_add(0xfff + ((bits >> 13) & 1)),
+            Tf32::TiesAway => bits.wrapping_add(0x1000),
+            Tf32::Truncated => bits,
+        };
+        f64::from(f32::from_bits(bits & !0x1fff))
+    }
 }
 
 impl Operands {
@@ -76,10 +100,16 @@ impl Operands {
         match self {
             Operands::Whole => value,
             Operands::Cut(dtype) => dtype.to_f64(dtype.round_f64(value)),
-            Operands::Tf32 => {
-                let bits = (value as f32).to_bits();
-                f64::from(f32::from_bits(bits.wrapping_add(0xfff + ((bits >> 13) & 1)) & !0x1fff))
-            }
+            Operands::Tf32(how) => how.of(value),
+        }
+    }
+
+    /// A weight as the product with V sees it. Monotone, so the ends are those of the interval.
+    fn weight(self, weight: Interval) -> Interval {
+        match self {
+            Operands::Tf32(how) => Interval { lo: how.of(weight.lo), hi: how.of(weight.hi) },
+            // A kernel that is given operands in a narrower format computes with them in f32.
+            Operands::Whole | Operands::Cut(_) => weight,
         }
     }
 }
@@ -143,7 +173,7 @@ impl Candidate {
         match self.operands {
             Operands::Whole => {}
             Operands::Cut(dtype) => parts.push(format!("cuts operands to {dtype}")),
-            Operands::Tf32 => parts.push("cuts operands to tf32".to_owned()),
+            Operands::Tf32(_) => parts.push("cuts operands to tf32".to_owned()),
         }
         match (self.scores, self.probs) {
             (Dtype::F32, Probs::Kept) => {}
@@ -206,8 +236,9 @@ impl Candidate {
             let keys = start..count.min(start.saturating_add(blocks.length));
             let block = scores[keys.clone()].iter().copied().reduce(larger).expect("a block has keys");
             let new = max.map_or(block, |max| larger(max, block));
+            // Scores that are intervals: the maximum may have changed where its interval has not.
             if let Some(old) = max
-                && old != new
+                && block.hi > old.lo
             {
                 let factor = argument(old, new).exp(self.exponential);
                 sum = sum.times(factor).rounded(1.0);
@@ -220,7 +251,7 @@ impl Candidate {
                 _ => weights.clone(),
             };
             let added = self.row_sum(&weights, &rounded);
-            sum = if sum == Interval::point(0.0) { added } else { sum.plus(added).rounded(1.0) };
+            sum = if sum == Interval::point(0.0) { added } else { sum.plus(added).rounded(SUM) };
             // Divided weights need the whole sum: they have one block here.
             let weights = match self.probs {
                 Probs::Normalised(dtype) => rounded.iter().map(|weight| weight.over(sum).rounded(2.0).cut(dtype)).collect(),
@@ -228,8 +259,9 @@ impl Candidate {
             };
             for (lane, acc) in acc.iter_mut().enumerate() {
                 let values = row.v[keys.clone()].iter().map(|v| Interval::point(self.operands.of(v[lane])));
-                let added = self.weighted(weights.iter().copied().zip(values));
-                *acc = if *acc == Interval::point(0.0) { added } else { acc.plus(added).rounded(1.0) };
+                let weights = weights.iter().map(|&weight| self.operands.weight(weight));
+                let added = self.weighted(weights.zip(values));
+                *acc = if *acc == Interval::point(0.0) { added } else { acc.plus(added).rounded(SUM) };
             }
         }
         let finish = |acc: Interval| {
@@ -366,7 +398,7 @@ pub(super) fn candidates(storage: Dtype, out: Dtype) -> Vec<Candidate> {
         }
     }
     if storage == Dtype::F32 {
-        all.push(Candidate { operands: Operands::Tf32, ..SINGLE });
+        all.extend(Tf32::ALL.map(|how| Candidate { operands: Operands::Tf32(how), ..SINGLE }));
     }
     // What has passed through a narrower format is stored exactly.
     let truncated = |it: &Candidate| it.accumulator == Accumulator::Wide && it.results == Dtype::F32;
@@ -375,4 +407,40 @@ pub(super) fn candidates(storage: Dtype, out: Dtype) -> Vec<Candidate> {
         all.extend(plain.into_iter().map(|it| Candidate { store: Store::Truncate, ..it }));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tf32_keeps_ten_bits_in_each_way() {
+        let unit = 2.0f64.powi(-10);
+        let ways = |value: f64| Tf32::ALL.map(|how| how.of(value));
+        assert_eq!(ways(1.0 + unit), [1.0 + unit; 3]);
+        assert_eq!(ways(1.0 + unit / 2.0), [1.0, 1.0 + unit, 1.0], "a tie");
+        assert_eq!(ways(-1.0 - unit * 1.5), [-1.0 - 2.0 * unit, -1.0 - 2.0 * unit, -1.0 - unit], "a tie");
+        assert_eq!(ways(1.0 + 0.9 * unit), [1.0 + unit, 1.0 + unit, 1.0]);
+    }
+
+    /// The tensor cores read P like V: a kernel on them is inside its class.
+    #[test]
+    fn tf32_cuts_weights_too() {
+        let (q, k, v) = (vec![0.3f32 as f64], vec![vec![1.0], vec![0.7f32 as f64]], vec![vec![1.0], vec![-0.4f32 as f64]]);
+        let row = Row { q: &q, k: &k, v: &v, scale: 1.0, exact: false, out: Dtype::F32 };
+        for how in Tf32::ALL {
+            let cut = |x: f64| how.of(x);
+            let scores: Vec<f64> = k.iter().map(|key| cut(q[0]) * cut(key[0])).collect();
+            let weights: Vec<f64> = scores.iter().map(|score| (score - scores[0]).exp()).collect();
+            let result: f64 =
+                weights.iter().zip(&v).map(|(weight, v)| cut(*weight) * cut(v[0])).sum::<f64>() / weights.iter().sum::<f64>();
+            let inside = |operands| {
+                let allowed = Candidate { operands, ..SINGLE }.results(&row, ONE_BLOCK)[0];
+                allowed.lo <= result && result <= allowed.hi
+            };
+            assert!(inside(Operands::Tf32(how)), "{how:?}");
+            // Rounded, this one lies within what merges may do to an f32 kernel.
+            assert_eq!(inside(Operands::Whole), how != Tf32::Truncated, "{how:?}");
+        }
+    }
 }

@@ -29,6 +29,9 @@ impl Exponential {
     }
 }
 
+/// Roundings to nearest that one addition may be off by: tensor cores cut a sum off where others round it.
+pub(super) const SUM: f64 = 2.0;
+
 /// `lo..=hi`, both finite and ordered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Interval {
@@ -89,7 +92,8 @@ impl Interval {
     }
 }
 
-/// `sum a_j b_j` in f32, in any order, fused or not: each term passes through at most one product and as many sums as there are terms.
+/// `sum a_j b_j` in f32, in any order, fused or not, rounded or cut off: each term passes through at most one product and as many sums as
+/// there are terms.
 pub(super) fn dot(terms: impl Iterator<Item = (Interval, Interval)>) -> Interval {
     let (mut sum, mut magnitudes, mut count) = (Interval::point(0.0), 0.0, 0.0);
     for (a, b) in terms {
@@ -98,7 +102,8 @@ pub(super) fn dot(terms: impl Iterator<Item = (Interval, Interval)>) -> Interval
         magnitudes += product.magnitude();
         count += 1.0;
     }
-    sum.around(magnitudes * core_math::expm1((count + 1.0) * U * (1.0 + U)) + (count + 1.0) * ETA)
+    let roundings = SUM * (count + 1.0);
+    sum.around(magnitudes * core_math::expm1(roundings * U * (1.0 + U)) + roundings * ETA)
 }
 
 #[cfg(test)]
@@ -111,7 +116,13 @@ mod tests {
         let forward = terms.iter().fold(0.0f32, |sum, &(a, b)| sum + a * b);
         let backward = terms.iter().rev().fold(0.0f32, |sum, &(a, b)| a.mul_add(b, sum));
         let all = dot(terms.iter().map(|&(a, b)| (Interval::point(f64::from(a)), Interval::point(f64::from(b)))));
-        for sum in [forward, backward] {
+        // Cut off after each addition, as tensor cores do.
+        let cut = |x: f64| {
+            let near = x as f32;
+            if f64::from(near).abs() > x.abs() { f32::from_bits(near.to_bits() - 1) } else { near }
+        };
+        let truncated = terms.iter().fold(0.0f32, |sum, &(a, b)| cut(f64::from(sum) + f64::from(a) * f64::from(b)));
+        for sum in [forward, backward, truncated] {
             assert!(all.lo <= f64::from(sum) && f64::from(sum) <= all.hi, "{sum} in {all:?}");
         }
         assert!(all.hi - all.lo < 1e-3);

@@ -1,14 +1,15 @@
 //! Which arithmetic a kernel follows, without any tolerance.
 //!
 //! A class of arithmetic says where a kernel rounds coarsely; everything else is f32, in any order, with any exponential good to 20
-//! units in the last place (where that excludes every class, to 2^-13). For each class and each result the *interval* of what such a kernel may give is computed in f64: exact up to
-//! the coarse roundings, widened by what f32 may do in between. Rounding is monotone, so a coarse rounding of an interval is the
+//! units in the last place (where that excludes every class, to 2^-13). For each class and each result the *interval* of what such a kernel
+//! may give is computed in f64: exact up to the coarse roundings, widened by what f32 may do in between. Rounding is monotone, so a coarse rounding of an interval is the
 //! interval of its rounded ends. Where both ends of a stored result are one pattern, the result is *decided* for the class. A result
-//! outside its interval *refutes* the class: no kernel of that class gives it, in whatever order it adds. One is enough.
+//! outside its interval *refutes* the class: no kernel of that class gives it, in whatever order it adds. One is enough. Of a narrow
+//! accumulator, whose order decides bits, each order that is tried is refuted by itself: the class stands for those.
 //!
-//! The data makes the other things that matter drop out: eight keys, so that one block holds them; the largest score at the first key and
-//! at the last, so that the running maximum is the final one from either end; and for 16-bit operands dot products that are exact in
-//! f32, so that scores are.
+//! The data makes the other things that matter drop out: eight keys, so that one block holds them; rows whose largest score is at the first
+//! key, so that a running maximum is the final one at once also where blocks are shorter; and for 16-bit operands dot products that are exact
+//! in f32, so that scores are.
 
 mod blocks;
 mod candidate;
@@ -57,7 +58,10 @@ pub(super) fn recipe(probing: &mut Probing<'_>, format: Format, path: Path) -> R
     for index in 0..problems(path) {
         let case = problem(&probing.terms, format, path, index, probing.options.seed);
         match answers(&probing.attention.pair, path, &case) {
-            Ok(answers) => rows.push(answers),
+            Ok(mut answers) => {
+                answers.retain(RowAnswer::first_is_largest);
+                rows.push(answers);
+            }
             Err(reason) => return none(reason),
         }
     }
@@ -164,6 +168,12 @@ struct RowAnswer {
 }
 
 impl RowAnswer {
+    /// Whether no key has a larger score than the first.
+    fn first_is_largest(&self) -> bool {
+        let score = |key: &Vec<f64>| self.q.iter().zip(key).map(|(q, k)| q * k).sum::<f64>();
+        self.k.iter().all(|key| score(key) <= score(&self.k[0]))
+    }
+
     fn row(&self) -> Row<'_> {
         Row { q: &self.q, k: &self.k, v: &self.v, scale: self.scale, exact: self.exact, out: self.out }
     }
@@ -226,7 +236,7 @@ fn scale(d: u32) -> f32 {
     f32::from_bits(((127 - half) as u32) << 23)
 }
 
-/// Eight keys of which the first and the last have the largest score.
+/// Eight keys of which the first and the last have the largest score, save in a row where chance gives it to another.
 fn problem(terms: &Terms<'_>, format: Format, path: Path, index: u64, seed: u64) -> Case {
     let shape = Shape::of(terms, format, &[usual(terms, path, KEYS)]);
     let (d_qk, d_v) = shape.head_dims;

@@ -51,13 +51,16 @@ pub(super) fn order(probing: &mut Probing<'_>, format: Format, path: Path) -> St
             return format!("order not identified: none of {} reference orders gives its bits", plain().len());
         }
     }
+    if elements == 0 {
+        return "order not tried: no call gave results".to_owned();
+    }
     let names: Vec<String> =
         left.iter().map(|numerics| Reference { numerics: *numerics, ..Reference::default() }.identity().name).collect();
     match names.len() {
         1 => format!("the bits of {} on all {elements} elements", names[0]),
         count => {
-            let more = if count > 2 { format!(" and {} more", count - 2) } else { String::new() };
-            format!("the bits of {} on all {elements} elements{more}", names[..2].join(", and of "))
+            let more = if count > 2 { format!(", and of {} more", count - 2) } else { String::new() };
+            format!("the bits of {}{more}, on all {elements} elements", names[..2].join(", and of "))
         }
     }
 }
