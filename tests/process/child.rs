@@ -111,7 +111,7 @@ pub fn play(role: &str) -> ExitCode {
             let mut pipe = Pipe;
             pipe.next();
             let hello = frame(Kind::Hello, 0, &Hello::new(None).body());
-            let kernel = Trick { role: "honest".into(), version: "1".into(), reference: Reference::default() };
+            let kernel = Trick::here("honest");
             serve(&kernel, (&hello[..]).chain(std::io::stdin().lock()), std::io::stdout().lock()).expect("frames");
         }
         "loses_its_device_in_shared_memory" => return lost_in_shared_memory(),
@@ -177,13 +177,18 @@ fn parent() {
 }
 
 /// The reference kernel with something wrong.
-struct Trick {
+pub struct Trick {
     role: String,
     version: String,
     reference: Reference,
 }
 
 impl Trick {
+    /// In the process of the test.
+    pub fn here(role: &str) -> Trick {
+        Trick { role: role.to_owned(), version: "1".into(), reference: Reference::default() }
+    }
+
     fn run(&self, call: Call<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
         let long = longest(call) >= 129;
         match self.role.as_str() {

@@ -144,6 +144,7 @@ fn what_cannot_be_is_refused() {
         (r#""head_dims": {"multiple_of": 8}"#, "welcome.head_dims.max: missing"),
         (r#""head_dims": [[64]]"#, "welcome.head_dims[0]: [64] is no pair"),
         (r#""page_sizes": [0]"#, "welcome.page_sizes[0]: 0 is no number from 1"),
+        (r#""page_sizes": [16, 65537]"#, "welcome.page_sizes: 65537 is more than a page of a case may have, 65536 slots"),
         (r#""page_sizes": [16], "forms": ["varlen"]"#, "welcome.page_sizes: welcome.forms lack paged"),
         (r#""max_rows": -1"#, "welcome.max_rows: -1 is no number from 1"),
         (r#""max_rows": 5000000000"#, "welcome.max_rows: 5000000000 is no number"),

@@ -10,6 +10,7 @@ use crate::subject::attention::feature::Feature;
 use crate::subject::attention::kernel::{AttentionKernel, Identity};
 use crate::subject::attention::numerics::Numerics;
 use crate::subject::attention::reference::Reference;
+use crate::subject::attention::validate::MAX_LENGTH;
 use serde_json::{Map, Value, json};
 
 /// A kernel's answer to hello.
@@ -342,6 +343,9 @@ fn contradictions(capabilities: &Capabilities, conventions: &Conventions) -> Res
                 meant.name()
             ));
         }
+    }
+    if let Some(page) = capabilities.page_sizes.iter().flatten().find(|&&page| page > MAX_LENGTH) {
+        return Err(format!("welcome.page_sizes: {page} is more than a page of a case may have, {MAX_LENGTH} slots"));
     }
     let paged = capabilities.forms.as_ref().is_none_or(|forms| forms.contains(&Form::Paged));
     if capabilities.page_sizes.is_some() && !paged {
