@@ -212,7 +212,7 @@ fn pages_look_as_they_did() {
     settings.bind(|| insta::assert_snapshot!("results", written));
     // Every case that the page names is there, and shows what it was kept for.
     let mut replayed = 0;
-    for name in written.split("`lastbit replay ").skip(1).filter_map(|rest| rest.split('`').next()) {
+    for name in written.split('`').filter(|code| code.ends_with(".case")) {
         let file = folder.path("cases").join(name);
         let output = folder.lastbit(&["replay", file.to_str().expect("a name")]);
         assert_eq!(code(&output), 1, "{name}: {}{}", stdout(&output), stderr(&output));

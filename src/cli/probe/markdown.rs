@@ -31,12 +31,12 @@ pub(super) fn page(page: &Page, level: usize) -> String {
         let _ = writeln!(out, "| {what} | {} |", cell(&seen));
     }
     for format in &page.formats {
-        one_format(&mut out, format, level + 1);
+        one_format(&mut out, format, &page.name, level + 1);
     }
     out
 }
 
-fn one_format(out: &mut String, page: &FormatPage, level: usize) {
+fn one_format(out: &mut String, page: &FormatPage, kernel: &str, level: usize) {
     let _ = writeln!(out, "\n{} {}\n", "#".repeat(level), words::format(page.format));
     for recipe in &page.recipes {
         let lines = words::recipe(recipe);
@@ -58,7 +58,7 @@ fn one_format(out: &mut String, page: &FormatPage, level: usize) {
     }
     let minimals = words::minimals(page);
     if !minimals.is_empty() {
-        out.push_str("\nSmallest cases:\n\n");
+        let _ = writeln!(out, "\nSmallest cases, for {}:\n", code(&words::replay(kernel)));
     }
     for (change, minimal) in minimals {
         let _ = writeln!(out, "- {change}: {}", smallest(minimal));
@@ -67,8 +67,8 @@ fn one_format(out: &mut String, page: &FormatPage, level: usize) {
 
 fn smallest(it: &Minimal) -> String {
     let relation = it.relation.as_ref().map_or(String::new(), |relation| format!(" under {}", code(relation)));
-    let cause = it.cause.as_deref().unwrap_or("cause unknown");
-    format!("{}{relation}; {}; {cause}; {}", code(&it.summary), it.element, code(&format!("lastbit replay {}", it.file)))
+    let cause = it.cause.as_ref().map_or(String::new(), |cause| format!("; {cause}"));
+    format!("{}{relation}; {}{cause}; {}", code(&it.summary), it.element, code(&it.file))
 }
 
 /// What the summary table looks at, and the name of its column.

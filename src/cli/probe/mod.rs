@@ -141,6 +141,9 @@ fn command(options: &Options) -> String {
     if options.seed != SEED {
         let _ = write!(command, " --seed {}", options.seed);
     }
+    if let Some(folder) = &options.out {
+        let _ = write!(command, " --out {}", shell_words::quote(&folder.display().to_string()));
+    }
     if let Some(file) = &options.page {
         let _ = write!(command, " --page {}", shell_words::quote(&file.display().to_string()));
     }

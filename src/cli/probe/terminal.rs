@@ -94,8 +94,8 @@ fn smallest(out: &mut String, indent: usize, minimal: &Minimal) {
         None => minimal.element.clone(),
     };
     wrapped(out, &pad, &pad, &element);
-    let cause = minimal.cause.as_deref().unwrap_or("cause unknown");
-    wrapped(out, &pad, &pad, &format!("{cause}  ->  {}", minimal.file));
+    let cause = minimal.cause.as_ref().map_or(String::new(), |cause| format!("{cause}  "));
+    wrapped(out, &pad, &pad, &format!("{cause}->  {}", minimal.file));
 }
 
 /// A name and a text that is wrapped beside it.

@@ -187,6 +187,15 @@ pub(super) fn breaks(it: &Break) -> String {
     format!("breaks at {}{batch}{value}", it.positions)
 }
 
+/// The command that replays a case of this kernel: a file never starts a kernel from outside, so its words are given.
+pub(super) fn replay(kernel: &str) -> String {
+    if kernel.starts_with("ref:") {
+        return "lastbit replay FILE".to_owned();
+    }
+    let words = shell_words::quote(kernel);
+    format!("lastbit replay FILE --train {words} --infer {words}")
+}
+
 /// The smallest cases of a format, with the change that they are of.
 pub(super) fn minimals(page: &FormatPage) -> Vec<(String, &Minimal)> {
     let of = |relation: &Relation| match &relation.path {
