@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import HELLO, blob, packed
+from wire import HELLO, blob, packed
 
 from lastbit import frame
 from lastbit.check.child import Broken

@@ -6,7 +6,7 @@ import types
 
 import numpy as np
 import pytest
-from conftest import blob, frames, packed
+from wire import blob, frames, packed
 from test_libraries import needs
 
 import lastbit

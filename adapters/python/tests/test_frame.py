@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import blob
+from wire import blob
 
 from lastbit import frame
 from lastbit.frame import Malformed, Tensor, decode
