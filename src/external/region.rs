@@ -114,6 +114,16 @@ impl Write for Region<'_> {
     }
 }
 
+/// Sets every element, as a copy is made: by several threads where one cannot use all the bandwidth.
+pub(super) fn fill(bits: &mut [u32], value: u32) {
+    let share = share(size_of_val(bits)).div_ceil(size_of::<u32>());
+    let set = |_, part: &mut [u32]| -> io::Result<()> {
+        part.fill(value);
+        Ok(())
+    };
+    in_parts(bits.chunks_mut(share), set).expect("filling does not fail");
+}
+
 /// Runs `copy` on every part: the first here, each other in a thread of its own.
 fn in_parts<T: Send>(
     mut parts: impl Iterator<Item = T>,
@@ -125,4 +135,18 @@ fn in_parts<T: Send>(
         copy(0, first)?;
         others.into_iter().try_for_each(|other| other.join().unwrap_or_else(|_| Err(io::Error::other("a copy failed"))))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_is_filled_whatever_the_share() {
+        for elements in [0, 1, 5, PIECE / 2 + 1, 3 * PIECE / 4 + 3, PIECE + 1] {
+            let mut bits = vec![0; elements];
+            fill(&mut bits, 0xffc0_002a);
+            assert!(bits.iter().all(|&it| it == 0xffc0_002a), "{elements}");
+        }
+    }
 }

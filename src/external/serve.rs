@@ -5,7 +5,7 @@ use super::message::answer;
 use super::message::hello::Hello;
 use super::message::received::{Kept, Received, Unreadable};
 use super::message::welcome::Welcome;
-use super::region::SharedRegions;
+use super::region::{SharedRegions, fill};
 use crate::number::Dtype;
 use crate::subject::attention::drive::canary;
 use crate::subject::attention::kernel::{AttentionKernel, Call, KernelError, Outputs};
@@ -121,8 +121,8 @@ impl<R: Read, W: Write> Server<'_, R, W> {
     fn filled(&mut self, dtype: Dtype, dims: Vec<usize>) -> Tensor {
         let elements = dims.iter().product::<usize>();
         let mut bits = self.kept.vector(elements);
-        bits.clear();
-        bits.resize(elements, canary(dtype));
+        bits.resize(elements, 0);
+        fill(&mut bits, canary(dtype));
         Tensor { dtype, dims, bits }
     }
 
