@@ -6,8 +6,8 @@ import types
 
 import numpy as np
 import pytest
-from wire import blob, frames, packed
 from test_libraries import needs
+from wire import blob, frames, packed
 
 import lastbit
 from lastbit import arrays, frame
