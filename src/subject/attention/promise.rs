@@ -120,9 +120,9 @@ struct Step {
 }
 
 impl<'p> Run<'p> {
-    /// `None` where the kernel has no reference form.
+    /// `None` where the kernel has no reference form, or a planted fault: it then promises nothing.
     fn new(pair: &'p Pair, path: Path, case: &Case, inputs: &Inputs, poison: Poison) -> Option<Result<Run<'p>, Stop>> {
-        let kernel = pair.side(path).reference.as_deref()?;
+        let kernel = pair.side(path).reference.as_deref().filter(|it| it.mutant.is_none())?;
         let mut steps = Vec::with_capacity(case.problem.total_q());
         let mut observer = |seen: Observed<'_>| {
             for (first, facts) in facts(seen.call) {

@@ -21,6 +21,7 @@ use super::kernel::{AttentionKernel, Attributes, Call, DenseCall, Identity, Kern
 use super::numerics::{Launch, Numerics, Rescale, ScaleAt, Scope};
 use super::recipe::{Layout, Recipe, StepFacts, recipe};
 use row::{Arithmetic, Row};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
 use sum::SumScratch;
@@ -59,8 +60,11 @@ pub fn facts(call: Call<'_>) -> Vec<(usize, StepFacts)> {
 
 impl Reference {
     /// The recipe of a flattened row of the call's `q` (packed row, or `batch * seq_q + slot`); `None` for a row that belongs to no
-    /// sequence, or a malformed call.
+    /// sequence, a malformed call, or a kernel with a planted fault, which keeps to no recipe.
     pub fn recipe(&self, call: Call<'_>, row: usize) -> Option<Recipe> {
+        if self.mutant.is_some() {
+            return None;
+        }
         let view = View::new(call).ok()?;
         let (entry, row) = view.find(row)?;
         Some(recipe(&self.numerics, &self.actual, &entry.facts(&view), row))
@@ -82,11 +86,20 @@ impl Reference {
             return None;
         }
         let facts = entry.facts(&view);
-        let rows = if self.by_tile() { facts.tile(row) } else { row..row + 1 };
+        let acting = self.acting();
+        let rows = if acting.by_tile() { facts.tile(row) } else { row..row + 1 };
         let mut trace = Trace::default();
         let work = Work { rows, heads: head..head + 1, traced: row };
-        with_scratch(|scratch| self.compute(&view, entry, &work, scratch, &mut trace, &mut |_, _, _, _| {}));
+        with_scratch(|scratch| acting.compute(&view, entry, &work, scratch, &mut trace, &mut |_, _, _, _| {}));
         Some(trace)
+    }
+
+    /// The kernel as it really computes: with the fields that a planted fault changes.
+    fn acting(&self) -> Cow<'_, Reference> {
+        let Some(mutant) = self.mutant else { return Cow::Borrowed(self) };
+        let mut acting = self.clone();
+        mutant.edit(&mut acting.numerics, &mut acting.actual);
+        Cow::Owned(acting)
     }
 
     /// Whether rows of a tile must go in step.
@@ -103,10 +116,11 @@ impl Reference {
             let dims = (&outputs.o.dims, &outputs.lse.dims);
             return Err(KernelError::Failed(format!("o {:?} and lse {:?} do not fit q {:?}", dims.0, dims.1, view.q.dims)));
         }
+        let acting = self.acting();
         with_scratch(|scratch| {
             for entry in &view.entries {
                 let work = Work { rows: 0..entry.q, heads: 0..q_heads, traced: 0 };
-                self.compute(&view, entry, &work, scratch, &mut Silent, &mut |row, head, o, lse| {
+                acting.compute(&view, entry, &work, scratch, &mut Silent, &mut |row, head, o, lse| {
                     let index = (entry.first_row + row as usize) * q_heads + head;
                     outputs.o.bits[index * d_v..(index + 1) * d_v].copy_from_slice(o);
                     outputs.lse.bits[index] = lse.to_bits();

@@ -1,8 +1,9 @@
-//! The reference kernel as a value, and its name: `ref:<preset>[,field=value...]`.
+//! The reference kernel as a value, and its name: `ref:<preset>[,field=value...][+mutant]`.
 
 use super::preset::{self, PRESETS};
 use crate::input_error::unknown;
 use crate::subject::attention::conventions::Conventions;
+use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::numerics::Numerics;
 use std::fmt;
 use std::str::FromStr;
@@ -20,6 +21,8 @@ pub struct Reference {
     pub actual: Conventions,
     /// The arithmetic it claims for the accuracy bound; `None`: its numerics.
     pub profile: Option<Numerics>,
+    /// A planted fault. Nothing is promised of a kernel that has one, and it declares what it would be without.
+    pub mutant: Option<Mutant>,
 }
 
 impl Default for Reference {
@@ -38,20 +41,33 @@ impl Reference {
             declared: Conventions::default(),
             actual: Conventions::default(),
             profile: None,
+            mutant: None,
         }
     }
 
     /// Reads a kernel's name: a preset, then fields that change it. Fields are those of [`Numerics`], `declared.` or `actual.` with
-    /// a convention, `profile=<preset>`, and `profile.` with a field of [`Numerics`].
+    /// a convention, `profile=<preset>`, and `profile.` with a field of [`Numerics`]. `+` and the id of a [`Mutant`] at the end plants
+    /// that fault; its settings stand before the fields.
     ///
     /// # Errors
     /// What is wrong with which part, with the nearest known name.
     pub fn parse(text: &str) -> Result<Reference, String> {
         let fail = |reason: String| format!("kernel `{text}`: {reason}");
         let body = text.strip_prefix("ref:").ok_or_else(|| fail("a reference kernel's name begins with `ref:`".into()))?;
+        // No preset, field or value begins with a capital: `1e+5` is a number, not a mutant.
+        let (body, mutant) = match body.rsplit_once('+') {
+            Some((body, id)) if id.trim().starts_with(|c: char| c.is_ascii_uppercase()) => {
+                (body, Some(id.trim().parse::<Mutant>().map_err(fail)?))
+            }
+            _ => (body, None),
+        };
         let mut parts = outside_parentheses(body).into_iter();
         let base = find_preset(parts.next().unwrap_or_default()).map_err(fail)?;
         let mut reference = Reference::new(base);
+        reference.mutant = mutant;
+        for (key, value) in mutant.map_or(&[][..], |mutant| mutant.entry().settings) {
+            reference.set(key, value).map_err(fail)?;
+        }
         for part in parts {
             let (key, value) = part.split_once('=').ok_or_else(|| fail(format!("`{part}` is not of the form field=value")))?;
             reference.set(key.trim(), value.trim()).map_err(|reason| fail(format!("{key}: {reason}")))?;
@@ -66,6 +82,9 @@ impl Reference {
             self.actual.set(field, value)
         } else if let Some(field) = key.strip_prefix("profile.") {
             self.profile.get_or_insert(self.numerics).set(field, value)
+        } else if key == "mutant" {
+            self.mutant = Some(value.parse()?);
+            Ok(())
         } else if key == "profile" {
             self.profile = Some(find_preset(value)?);
             Ok(())
@@ -92,7 +111,7 @@ impl Reference {
     }
 
     /// Every field spelled out, for files that must outlive changes of the presets: all numerics, `declared.*`, `actual.*` (but
-    /// defaults of `ADDED_CONVENTIONS`), and `profile.*` where one is set.
+    /// defaults of `ADDED_CONVENTIONS`), and `profile.*` and `mutant` where one is set.
     pub fn fields(&self) -> Vec<(String, String)> {
         let mut fields = Vec::new();
         let numerics = |prefix: &str, numerics: &Numerics, fields: &mut Vec<(String, String)>| {
@@ -111,6 +130,9 @@ impl Reference {
         }
         if let Some(profile) = &self.profile {
             numerics("profile.", profile, &mut fields);
+        }
+        if let Some(mutant) = self.mutant {
+            fields.push(("mutant".into(), mutant.to_string()));
         }
         fields
     }
@@ -213,6 +235,9 @@ impl fmt::Display for Reference {
             for (field, value) in preset::changed(&base.numerics, profile) {
                 write!(f, ",profile.{field}={value}")?;
             }
+        }
+        if let Some(mutant) = self.mutant {
+            write!(f, "+{mutant}")?;
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 //! Two kernels that differ: the cause is the field that, made equal, makes the finding go away. One kernel on two plans: it is the
 //! part of the recipe that differs. One table maps fields and recipe parts to causes.
 
+pub use super::cause_kind::CauseKind;
+
 use super::check::{Pair, Scratch};
 use super::conventions::Conventions;
 use super::implementation::Implementation;
@@ -12,30 +14,6 @@ use super::reference::Reference;
 use super::trial::Trial;
 use crate::finding::{Finding, Path};
 use std::fmt;
-
-/// The four causes (design.md section 1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CauseKind {
-    /// Not the same set of valid positions, or another meaning of a call.
-    Semantics,
-    /// The same numbers added in another order.
-    Order,
-    /// Online-softmax blocks of another size, or rescaled at other moments.
-    Blocking,
-    /// Another type or rounding at some step.
-    Precision,
-}
-
-impl fmt::Display for CauseKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CauseKind::Semantics => "semantics",
-            CauseKind::Order => "order",
-            CauseKind::Blocking => "blocking",
-            CauseKind::Precision => "precision",
-        })
-    }
-}
 
 /// A cause, and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
