@@ -105,13 +105,8 @@ pub fn round_mpfr(dtype: Dtype, value: &rug::Float) -> u32 {
     if rounded == 0.0 && value.is_sign_negative() { dtype.sign_mask() } else { dtype.round_f64(rounded) }
 }
 
-/// floor(log2 x) for positive finite `x`; the least exponent for zero.
+/// floor(log2 x) for positive normal `x`; -1023 below, which is below the least exponent of every format here.
 #[inline]
 pub(super) fn floor_log2(x: f64) -> i32 {
-    let biased = (x.to_bits() >> 52) as i32 & 0x7ff;
-    if biased != 0 {
-        return biased - 1023;
-    }
-    let fraction = x.to_bits() & ((1 << 52) - 1);
-    if fraction == 0 { -1074 } else { -1074 + 63 - fraction.leading_zeros() as i32 }
+    ((x.to_bits() >> 52) as i32 & 0x7ff) - 1023
 }
