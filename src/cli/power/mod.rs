@@ -1,0 +1,128 @@
+//! `lastbit power`: whether the campaign finds planted faults, and nothing where there is none.
+
+mod table;
+mod words;
+
+use super::progress::{Progress, Steps};
+use super::{Failure, job_count, note, print};
+use crate::exit_code;
+use crate::lab::{Length, Statistics};
+use crate::subject::attention::mutant::Mutant;
+use crate::subject::attention::power::{Clean, Planted, Settings, clean, planted};
+use clap::Args;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// Seed of the campaigns
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Cases for each mutant, at most: a campaign ends at the first case that fails
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    cases: u64,
+    /// Cases for each kernel without a fault [default: as many as --cases]
+    #[arg(long, value_name = "N")]
+    clean_cases: Option<u64>,
+    /// Threads [default: one for each core]; only times depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Only these mutants, e.g. A-M1,D-M1
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Exit 1 where a smaller share of the mutants is killed, e.g. 1.0
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    floor: Option<f64>,
+    /// Print the catalogue and run nothing
+    #[arg(long)]
+    list: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is no share; write a number from 0 to 1"))
+}
+
+impl Options {
+    fn mutants(&self) -> Result<Vec<Mutant>, Failure> {
+        if self.only.is_empty() {
+            return Ok(Mutant::ALL.to_vec());
+        }
+        let mut mutants = Vec::new();
+        for id in &self.only {
+            let mutant: Mutant = id.trim().parse().map_err(|reason| Failure::Usage(format!("--only: {reason}")))?;
+            if !mutants.contains(&mutant) {
+                mutants.push(mutant);
+            }
+        }
+        Ok(mutants)
+    }
+}
+
+pub(super) fn run(options: &Options) -> Result<u8, Failure> {
+    let mutants = options.mutants()?;
+    if options.list {
+        print(&table::catalogue(&mutants))?;
+        return Ok(exit_code::MATCH);
+    }
+    let settings = Settings { seed: options.seed, cases: options.cases, jobs: job_count(options.jobs, &[]) };
+    let mut steps = Steps::new(mutants.len(), "mutants");
+    let planted = planted(&mutants, &settings, |it| steps.step(&words::ended(it)));
+    steps.finish();
+    let cases = options.clean_cases.unwrap_or(options.cases);
+    let clean = clean_kernels(&mutants, &settings, cases);
+    let outcome = Outcome { settings, planted, clean };
+    print(&table::page(&outcome))?;
+    Ok(outcome.code(options.floor))
+}
+
+/// Runs the kernels without a fault, with the campaign's own progress.
+fn clean_kernels(mutants: &[Mutant], settings: &Settings, cases: u64) -> Vec<Clean> {
+    let mut shown: Option<(String, Progress)> = None;
+    let clean = clean(mutants, settings, cases, |kernel, statistics: &Statistics| {
+        if shown.as_ref().is_none_or(|(shown, _)| shown != kernel) {
+            if let Some((_, before)) = shown.take() {
+                before.finish();
+            }
+            note(&format!("{kernel}, without a fault: {cases} cases"));
+            shown = Some((kernel.to_owned(), Progress::new(Length::Cases(cases), 0)));
+        }
+        if let Some((_, progress)) = &mut shown {
+            progress.update(statistics);
+        }
+    });
+    if let Some((_, progress)) = shown {
+        progress.finish();
+    }
+    clean
+}
+
+/// Everything that was measured.
+struct Outcome {
+    settings: Settings,
+    planted: Vec<Planted>,
+    clean: Vec<Clean>,
+}
+
+impl Outcome {
+    fn killed(&self) -> usize {
+        self.planted.iter().filter(|it| it.both.kill.is_some()).count()
+    }
+
+    /// The share of mutants killed on both sides; of none, all.
+    fn score(&self) -> f64 {
+        if self.planted.is_empty() { 1.0 } else { self.killed() as f64 / self.planted.len() as f64 }
+    }
+
+    fn code(&self, floor: Option<f64>) -> u8 {
+        let alarms = self.clean.iter().any(|it| it.statistics.failed > 0);
+        let not_judged = self.planted.iter().any(|it| !it.both.is_judged() || !it.infer.is_judged())
+            || self.clean.iter().any(|it| it.statistics.cases > 0 && it.statistics.matches == 0)
+            || self.clean.iter().any(|it| it.statistics.skipped + it.statistics.undecided > 0);
+        if alarms || floor.is_some_and(|floor| self.score() < floor) {
+            exit_code::FINDING
+        } else if not_judged {
+            exit_code::UNDECIDED
+        } else {
+            exit_code::MATCH
+        }
+    }
+}
