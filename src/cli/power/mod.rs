@@ -1,5 +1,6 @@
 //! `lastbit power`: whether the campaign finds planted faults, and nothing where there is none.
 
+mod json;
 mod table;
 mod words;
 
@@ -8,8 +9,10 @@ use super::{Failure, job_count, note, print};
 use crate::exit_code;
 use crate::lab::{Length, Statistics};
 use crate::subject::attention::mutant::Mutant;
-use crate::subject::attention::power::{Clean, Planted, Settings, clean, planted};
+use crate::subject::attention::power::judge::{Judged, battery};
+use crate::subject::attention::power::{Clean, Planted, RivalAlarms, Settings, clean, planted, rival_alarms};
 use clap::Args;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -22,6 +25,9 @@ pub(super) struct Options {
     /// Cases for each kernel without a fault [default: as many as --cases]
     #[arg(long, value_name = "N")]
     clean_cases: Option<u64>,
+    /// Cases for each mutant and rival check, at most --cases
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    rival_cases: u64,
     /// Threads [default: one for each core]; only times depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -31,6 +37,9 @@ pub(super) struct Options {
     /// Exit 1 where a smaller share of the mutants is killed, e.g. 1.0
     #[arg(long, value_name = "SHARE", value_parser = share)]
     floor: Option<f64>,
+    /// Write everything as one JSON object, smallest cases included; - is stdout, in place of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Print the catalogue and run nothing
     #[arg(long)]
     list: bool,
@@ -63,14 +72,28 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
         print(&table::catalogue(&mutants))?;
         return Ok(exit_code::MATCH);
     }
-    let settings = Settings { seed: options.seed, cases: options.cases, jobs: job_count(options.jobs, &[]) };
+    let settings = Settings {
+        seed: options.seed,
+        cases: options.cases,
+        rival_cases: options.rival_cases.min(options.cases),
+        jobs: job_count(options.jobs, &[]),
+    };
     let mut steps = Steps::new(mutants.len(), "mutants");
     let planted = planted(&mutants, &settings, |it| steps.step(&words::ended(it)));
     steps.finish();
-    let cases = options.clean_cases.unwrap_or(options.cases);
-    let clean = clean_kernels(&mutants, &settings, cases);
-    let outcome = Outcome { settings, planted, clean };
-    print(&table::page(&outcome))?;
+    let clean = clean_kernels(&mutants, &settings, options.clean_cases.unwrap_or(options.cases));
+    let outcome = Outcome { rival_alarms: rival_alarms(&settings), judges: battery(), settings, planted, clean };
+    match options.json.as_deref() {
+        Some(file) if file == Path::new("-") => print(&format!("{:#}\n", json::value(&outcome)))?,
+        file => {
+            print(&table::page(&outcome))?;
+            if let Some(file) = file {
+                let text = format!("{:#}\n", json::value(&outcome));
+                let failed = |error| Failure::Output(format!("{}: cannot be written: {error}", file.display()));
+                std::fs::write(file, text).map_err(failed)?;
+            }
+        }
+    }
     Ok(outcome.code(options.floor))
 }
 
@@ -100,6 +123,8 @@ struct Outcome {
     settings: Settings,
     planted: Vec<Planted>,
     clean: Vec<Clean>,
+    rival_alarms: Vec<RivalAlarms>,
+    judges: Vec<Judged>,
 }
 
 impl Outcome {
@@ -112,14 +137,22 @@ impl Outcome {
         if self.planted.is_empty() { 1.0 } else { self.killed() as f64 / self.planted.len() as f64 }
     }
 
+    /// Something is wrong with the harness: it alarms without a reason, or its own judge can be fooled.
+    fn is_wrong(&self) -> bool {
+        self.clean.iter().any(|it| it.statistics.failed > 0) || self.judges.iter().any(|it| !it.is_as_expected())
+    }
+
+    /// Whether each campaign, as far as it went, looked at something, and left nothing open where nothing may be found.
+    fn is_judged(&self) -> bool {
+        let looked = |it: &Clean| it.statistics.cases == 0 || it.statistics.matches > 0;
+        self.planted.iter().all(|it| it.both.is_judged() && it.infer.is_judged())
+            && self.clean.iter().all(|it| looked(it) && it.statistics.skipped + it.statistics.undecided == 0)
+    }
+
     fn code(&self, floor: Option<f64>) -> u8 {
-        let alarms = self.clean.iter().any(|it| it.statistics.failed > 0);
-        let not_judged = self.planted.iter().any(|it| !it.both.is_judged() || !it.infer.is_judged())
-            || self.clean.iter().any(|it| it.statistics.cases > 0 && it.statistics.matches == 0)
-            || self.clean.iter().any(|it| it.statistics.skipped + it.statistics.undecided > 0);
-        if alarms || floor.is_some_and(|floor| self.score() < floor) {
+        if self.is_wrong() || floor.is_some_and(|floor| self.score() < floor) {
             exit_code::FINDING
-        } else if not_judged {
+        } else if !self.is_judged() {
             exit_code::UNDECIDED
         } else {
             exit_code::MATCH

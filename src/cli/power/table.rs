@@ -2,6 +2,7 @@
 
 use super::{Outcome, words};
 use crate::subject::attention::mutant::Mutant;
+use crate::subject::attention::power::judge::{Judged, RIVALS, Role};
 use crate::subject::attention::power::{Clean, Planted};
 use std::fmt::Write;
 
@@ -26,20 +27,55 @@ pub(super) fn catalogue(mutants: &[Mutant]) -> String {
 pub(super) fn page(outcome: &Outcome) -> String {
     let settings = &outcome.settings;
     let mut text = format!(
-        "Planted faults in ref:aligned: at most {} cases of seed {} each, up to the first that fails. On both sides (the score), and in\n\
-         inference alone. s: seconds to the kill. shrunk, known: the smallest case found and that of the catalogue.\n\n",
-        settings.cases, settings.seed
+        "Planted faults in ref:aligned: at most {} cases of seed {} each, up to the first that fails; on both sides (the score) and in\n\
+         inference alone. s: seconds to the kill. shrunk, known: the smallest case found and that of the catalogue. The last three columns\n\
+         are checks of the field, on the same shapes with normal data and zero-filled pools: the case at which each of them fails, of {}.\n\n",
+        settings.cases, settings.seed, settings.rival_cases
     );
-    let mut rows = vec![
-        ["mutant", "both sides", "case", "s", "infer alone", "case", "s", "shrunk", "known", "cause"].map(str::to_owned).to_vec(),
-    ];
+    let heads = ["mutant", "both sides", "case", "s", "infer alone", "case", "s", "shrunk", "known", "cause"];
+    let heads = heads.into_iter().chain(RIVALS.iter().map(|rival| rival.name()));
+    let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
     rows.extend(outcome.planted.iter().map(row));
     text.push_str(&aligned(&rows));
     text.push('\n');
     score(&mut text, outcome);
     text.push('\n');
+    rivals(&mut text, outcome);
+    text.push('\n');
     outcome.clean.iter().for_each(|it| clean(&mut text, it, settings.seed));
+    text.push('\n');
+    judges(&mut text, &outcome.judges);
     text
+}
+
+/// What the checks of the field found, and of what they complain without a reason.
+fn rivals(text: &mut String, outcome: &Outcome) {
+    let all = outcome.planted.len();
+    let _ = writeln!(text, "checks of the field: {} cases each", outcome.settings.rival_cases);
+    for (n, alarms) in outcome.rival_alarms.iter().enumerate() {
+        let killed = outcome.planted.iter().filter(|it| it.rivals.killed[n].is_some()).count();
+        let _ = writeln!(
+            text,
+            "  {:<13} {killed} of {all} killed, {} false alarms in {} cases of ref:aligned: {}",
+            alarms.name, alarms.rejected, alarms.cases, alarms.about
+        );
+    }
+}
+
+/// Whom the impostors fool.
+fn judges(text: &mut String, judges: &[Judged]) {
+    let impostors = judges.first().map_or(0, |it| it.impostors);
+    let _ = writeln!(text, "judges: {impostors} impostors that each must reject");
+    for it in judges {
+        let whose = if it.role == Role::Faulty { "planted: " } else { "" };
+        let passes = match &it.passes[..] {
+            [] => "rejects all".to_owned(),
+            passes => format!("passes {}: {}", passes.len(), passes.join("; ")),
+        };
+        let right = if it.rejects_right { "; REJECTS THE RIGHT KERNEL" } else { "" };
+        let wrong = if it.is_as_expected() { "" } else { " (NOT AS EXPECTED)" };
+        let _ = writeln!(text, "  {whose}{}: {passes}{right}{wrong}", it.name);
+    }
 }
 
 fn row(it: &Planted) -> Vec<String> {
@@ -55,6 +91,7 @@ fn row(it: &Planted) -> Vec<String> {
         None => String::new(),
     });
     cells.push(words::cause(it));
+    cells.extend(it.rivals.killed.iter().map(|case| words::killed_at(*case)));
     cells
 }
 
@@ -116,9 +153,9 @@ fn score(text: &mut String, outcome: &Outcome) {
         let _ = writeln!(text, "  larger: {}: {} against {known}, {} findings shrunk", it.mutant, small.words, small.shrunk);
     }
     let causes = || killed.iter().filter_map(|it| Some((it, it.small.as_ref()?)));
-    let right = causes().filter(|(it, small)| words::cause_is_right(it, small)).count();
+    let right = causes().filter(|(it, small)| it.cause_is_right(small)).count();
     let _ = writeln!(text, "cause: {right} of {} right", causes().count());
-    for (it, small) in causes().filter(|(it, small)| !words::cause_is_right(it, small)) {
+    for (it, small) in causes().filter(|(it, small)| !it.cause_is_right(small)) {
         let said = small.cause.as_ref().map_or("unknown".to_owned(), |cause| cause.to_string());
         let _ = writeln!(text, "  wrong: {}: {said}; is {}", it.mutant, it.mutant.entry().cause);
     }

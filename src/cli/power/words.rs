@@ -23,7 +23,7 @@ pub(super) fn hunt(it: &Hunt) -> [String; 3] {
 pub(super) fn cause(it: &Planted) -> String {
     let Some(small) = &it.small else { return String::new() };
     let is = it.mutant.entry().cause;
-    match cause_is_right(it, small) {
+    match it.cause_is_right(small) {
         true => is.to_string(),
         false => format!("{}, is {is}", reported(small)),
     }
@@ -34,6 +34,7 @@ pub(super) fn reported(small: &Small) -> String {
     small.cause.as_ref().map_or("unknown".to_owned(), |cause| cause.kind.to_string())
 }
 
-pub(super) fn cause_is_right(it: &Planted, small: &Small) -> bool {
-    small.cause.as_ref().is_some_and(|cause| cause.kind == it.mutant.entry().cause)
+/// The case at which a rival killed it.
+pub(super) fn killed_at(case: Option<u64>) -> String {
+    case.map_or("missed".to_owned(), |case| case.to_string())
 }

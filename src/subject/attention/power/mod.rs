@@ -5,11 +5,14 @@
 
 mod clean;
 mod hunt;
+pub mod judge;
 mod parallel;
+mod rivals;
 mod small;
 
 pub use clean::{Clean, FalseAlarm, clean};
 pub use hunt::{Check, Hunt, Kill};
+pub use rivals::{Beside, RivalAlarms, rival_alarms};
 pub use small::Small;
 
 use super::Attention;
@@ -26,6 +29,8 @@ pub struct Settings {
     pub seed: u64,
     /// Cases of a mutant's campaign, at most: it ends at the first that fails.
     pub cases: u64,
+    /// Cases for the rivals, at most.
+    pub rival_cases: u64,
     /// Threads. Nothing but times depends on it.
     pub jobs: usize,
 }
@@ -41,6 +46,15 @@ pub struct Planted {
     pub infer: Hunt,
     /// The smallest case made of what was found on both sides.
     pub small: Option<Small>,
+    /// The fault on both sides before the rivals.
+    pub rivals: Beside,
+}
+
+impl Planted {
+    /// Whether the cause that is reported is the mutant's.
+    pub fn cause_is_right(&self, small: &Small) -> bool {
+        small.cause.as_ref().is_some_and(|cause| cause.kind == self.mutant.entry().cause)
+    }
 }
 
 /// Runs the campaigns of some mutants, each on one thread. `done` sees them as they end, in no order; the result has the order given.
@@ -53,7 +67,8 @@ fn one(mutant: Mutant, settings: &Settings) -> Planted {
     let (hunt, first) = hunt::hunt(&both, settings.seed, settings.cases);
     let small = first.and_then(|first| small::small(&both, mutant, &first, settings));
     let (infer, _) = hunt::hunt(&attention(without(mutant), kernel(mutant)), settings.seed, settings.cases);
-    Planted { mutant, both: hunt, infer, small }
+    let rivals = rivals::beside(&both, settings.seed, settings.rival_cases);
+    Planted { mutant, both: hunt, infer, small, rivals }
 }
 
 /// The kernel with the fault, and with the fields that it needs.
