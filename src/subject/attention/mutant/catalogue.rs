@@ -115,6 +115,26 @@ catalogue! {
         settings: &[],
         smallest: include_str!("../../../../corpora/mutants/A-M9.case"),
     }
+    /// The mask reaches the first head only.
+    MaskOfFirstHead {
+        id: "A-M10",
+        source: "tracel-ai/burn#4778",
+        edit: "a mask that should be broadcast over the heads is applied to head 0 of a call; every other head sees all keys",
+        silent: "one query head in each call, or no mask",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M10.case"),
+    }
+    /// ALiBi distances of the paged kernel are one too large.
+    PagedAlibiOneMore {
+        id: "A-M11",
+        source: "vllm-project/vllm#945",
+        edit: "the paged kernel measures ALiBi distances from the position behind the row's own",
+        silent: "no ALiBi, or a cache without pages",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M11.case"),
+    }
     /// The split count follows the longest sequence of the batch.
     SplitsOfBatchMax {
         id: "B-M1",
