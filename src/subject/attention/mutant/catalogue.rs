@@ -33,7 +33,7 @@ catalogue! {
         silent: "q = kv, or no bottom-right causal mask",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M1.case"),
     }
     /// Padding lanes get the softcap.
     PaddingBeforeSoftcap {
@@ -43,7 +43,7 @@ catalogue! {
         silent: "no softcap, a mask or ALiBi given (it sets the lanes to -inf again), or kv a multiple of the tile",
         cause: CauseKind::Semantics,
         settings: &[("softmax.block", "4")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M2.case"),
     }
     /// A page allocated ahead is taken for a full one.
     PageAheadCounted {
@@ -53,7 +53,7 @@ catalogue! {
         silent: "a cache without pages, or no page allocated ahead, or kv never a multiple of the page",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M3.case"),
     }
     /// The window shows one key more.
     WindowOneMore {
@@ -63,7 +63,7 @@ catalogue! {
         silent: "no left window, or one that reaches the first key",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M4.case"),
     }
     /// The window does not count the row itself.
     WindowOneLess {
@@ -73,7 +73,7 @@ catalogue! {
         silent: "no left window, or one that reaches beyond the first key",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M5.case"),
     }
     /// ALiBi off during decode.
     AlibiOverQueryLength {
@@ -83,7 +83,7 @@ catalogue! {
         silent: "no ALiBi, or calls in which the longest q is at least the longest kv",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M6.case"),
     }
     /// The head map uses the group size for the number of KV heads.
     HeadMapByGroupSize {
@@ -93,7 +93,7 @@ catalogue! {
         silent: "one KV head, groups of one, or as many KV heads as query heads in a group",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M7.case"),
     }
     /// An unbounded window is read as a number.
     WindowSentinelLiteral {
@@ -103,7 +103,7 @@ catalogue! {
         silent: "no causal mask, or a left window given",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M8.case"),
     }
     /// Values of unused slots are multiplied with 0.
     UnusedValueSlots {
@@ -113,7 +113,27 @@ catalogue! {
         silent: "kv a multiple of the tile, no slot behind the last key, or finite values there",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/A-M9.case"),
+    }
+    /// The mask reaches the first head only.
+    MaskOfFirstHead {
+        id: "A-M10",
+        source: "tracel-ai/burn#4778",
+        edit: "a mask that should be broadcast over the heads is applied to head 0 of a call; every other head sees all keys",
+        silent: "one query head in each call, or no mask",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M10.case"),
+    }
+    /// ALiBi distances of the paged kernel are one too large.
+    PagedAlibiOneMore {
+        id: "A-M11",
+        source: "vllm-project/vllm#945",
+        edit: "the paged kernel measures ALiBi distances from the position behind the row's own",
+        silent: "no ALiBi, or a cache without pages",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M11.case"),
     }
     /// The split count follows the longest sequence of the batch.
     SplitsOfBatchMax {
@@ -123,7 +143,7 @@ catalogue! {
         silent: "one sequence, lengths with as many splits, or kv <= 2",
         cause: CauseKind::Order,
         settings: &[("grid.split", "fixed_size(4)")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/B-M1.case"),
     }
     /// Another tile where every sequence has one row.
     TileOfBatchMaxQ {
@@ -133,7 +153,7 @@ catalogue! {
         silent: "kv <= 32, or a longer q in every call",
         cause: CauseKind::Blocking,
         settings: &[("softmax.block", "32")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/B-M2.case"),
     }
     /// The split grid begins at the uncached part.
     SplitsFromUncached {
@@ -143,7 +163,7 @@ catalogue! {
         silent: "no prefix hit, hits of whole splits, or kv <= 2",
         cause: CauseKind::Order,
         settings: &[("grid.split", "fixed_size(4)")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/B-M4.case"),
     }
     /// The order of q.k follows the number of rows.
     DotOrderByRows {
@@ -153,7 +173,7 @@ catalogue! {
         silent: "head_dim <= 2, or no call with one row",
         cause: CauseKind::Order,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/B-M5.case"),
     }
     /// The order of the merge follows the size of the call.
     MergeOrderByRows {
@@ -163,7 +183,7 @@ catalogue! {
         silent: "at most two splits, or calls of up to 8 rows",
         cause: CauseKind::Order,
         settings: &[("grid.split", "fixed_size(4)")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/B-M6.case"),
     }
     /// No guard for a maximum that is still -inf.
     NoGuardOfMaximum {
@@ -173,7 +193,7 @@ catalogue! {
         silent: "the first tile of every row has a visible key",
         cause: CauseKind::Blocking,
         settings: &[("softmax.block", "4")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/C-M1.case"),
     }
     /// Finite numbers for minus infinity.
     FiniteMaskAndMaximum {
@@ -183,7 +203,7 @@ catalogue! {
         silent: "every visible score is above -1e4 + 104",
         cause: CauseKind::Precision,
         settings: &[("softmax.block", "4")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/C-M2.case"),
     }
     /// The combine step weighs base-2 lse as natural ones.
     MergeTakesBaseTwo {
@@ -193,7 +213,7 @@ catalogue! {
         silent: "one split, one split with keys and no sink, or equal masses",
         cause: CauseKind::Semantics,
         settings: &[("grid.split", "fixed_size(4)")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/C-M3.case"),
     }
     /// Splits without a key are merged.
     EmptySplitsMerged {
@@ -203,7 +223,7 @@ catalogue! {
         silent: "fewer than two splits without a key before the row's first",
         cause: CauseKind::Semantics,
         settings: &[("grid.split", "fixed_size(4)")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/C-M4.case"),
     }
     /// A row without keys reports a finite lse.
     EmptyRowFiniteLse {
@@ -213,7 +233,7 @@ catalogue! {
         silent: "every row has a key or a sink",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/C-M5.case"),
     }
     /// A row without keys reports lse = +inf.
     EmptyRowPositiveLse {
@@ -223,7 +243,7 @@ catalogue! {
         silent: "every row has a key or a sink",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/C-M6.case"),
     }
     /// An empty sequence writes the lse of another.
     EmptySequenceDenseLse {
@@ -233,7 +253,7 @@ catalogue! {
         silent: "padded calls, no sequence that has rows and no keys, or all before it as long as the longest",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/C-M7.case"),
     }
     /// A finite score for masked keys.
     FiniteMaskValue {
@@ -243,7 +263,7 @@ catalogue! {
         silent: "every visible score is above -1e4 + 104, or no tile holds a masked key",
         cause: CauseKind::Precision,
         settings: &[("softmax.block", "4")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/C-M8.case"),
     }
     /// The store cuts off instead of rounding.
     TruncatedStore {
@@ -253,7 +273,7 @@ catalogue! {
         silent: "results that the output format holds exactly, and f32 outputs",
         cause: CauseKind::Precision,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M1.case"),
     }
     /// Split partials are kept in bf16.
     RoundedPartials {
@@ -263,7 +283,7 @@ catalogue! {
         silent: "one split with keys, or partial means that bf16 holds exactly",
         cause: CauseKind::Precision,
         settings: &[("grid.split", "fixed_size(4)")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M2.case"),
     }
     /// The exponent in one fused multiply-add.
     FusedExponent {
@@ -273,7 +293,7 @@ catalogue! {
         silent: "raw scores that are 0 or a power of two",
         cause: CauseKind::Precision,
         settings: &[("score.scale", "folded_log2e")],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M3.case"),
     }
     /// Scores are kept in the storage format.
     ScoresInStorageFormat {
@@ -283,7 +303,7 @@ catalogue! {
         silent: "f32 storage, or scores that the format holds exactly",
         cause: CauseKind::Precision,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M4.case"),
     }
     /// P.V is accumulated in f16.
     HalfAccumulator {
@@ -293,7 +313,7 @@ catalogue! {
         silent: "every sum is exact in f16, as with one key and f16 values",
         cause: CauseKind::Precision,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M5.case"),
     }
     /// q.k of f32 tensors in TF32.
     ReducedMantissaDot {
@@ -303,7 +323,7 @@ catalogue! {
         silent: "16-bit queries, or numbers of at most 11 significant bits",
         cause: CauseKind::Precision,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M6.case"),
     }
     /// Subnormal keys and values are flushed.
     SubnormalsFlushed {
@@ -313,7 +333,7 @@ catalogue! {
         silent: "f16 and 8-bit storage, or no subnormal numbers",
         cause: CauseKind::Precision,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M7.case"),
     }
     /// An index product wraps.
     IndexWraps {
@@ -323,7 +343,7 @@ catalogue! {
         silent: "slot * stride below 65536 for every slot",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M8.case"),
     }
     /// Scales of an 8-bit cache never arrive.
     KvScalesIgnored {
@@ -333,6 +353,6 @@ catalogue! {
         silent: "no 8-bit keys and values, or scales of 1",
         cause: CauseKind::Semantics,
         settings: &[],
-        smallest: "",
+        smallest: include_str!("../../../../corpora/mutants/D-M9.case"),
     }
 }

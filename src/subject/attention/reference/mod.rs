@@ -19,6 +19,7 @@ pub use spec::Reference;
 
 use super::conventions::Conventions;
 use super::kernel::{AttentionKernel, Attributes, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
+use super::mutant::Mutant;
 use super::numerics::{Launch, Numerics, Rescale, ScaleAt, Scope};
 use super::recipe::{Layout, Recipe, StepFacts, recipe};
 use planted::Operand;
@@ -116,6 +117,7 @@ impl Reference {
                 acting.compute(&view, entry, &work, scratch, &mut Silent, &mut |row, head, o, lse| {
                     let index = (entry.first_row + row as usize) * q_heads + head;
                     outputs.o.bits[index * d_v..(index + 1) * d_v].copy_from_slice(o);
+                    // Without a fault it is always there.
                     if let Some(slot) = outputs.lse.bits.get_mut((entry.first_lse + row as usize) * q_heads + head) {
                         *slot = lse.to_bits();
                     }
@@ -153,6 +155,7 @@ impl Reference {
         let tile = if self.by_tile() { facts.block_q } else { 1 };
         for n in work.heads.start / group..work.heads.end.div_ceil(group) {
             let kv_head = self.kv_head(view, n);
+            let facts = self.facts_of(n, &facts);
             let home = (entry.home(kv_head) % scratch.gathered.len() as u64) as usize;
             arithmetic.at(kv_head);
             arithmetic.unused = view.unused(entry, kv_head, &numerics);
@@ -181,6 +184,9 @@ impl Reference {
 
     /// The keys that any of the rows takes, as one range.
     fn hull(&self, numerics: &Numerics, facts: &StepFacts, rows: Range<u32>) -> Range<u32> {
+        if self.mutant == Some(Mutant::MaskOfFirstHead) {
+            return 0..facts.kv;
+        }
         let mut hull: Option<Range<u32>> = None;
         for keys in rows.map(|row| self.keys(numerics, facts, row).0).filter(|keys| !keys.is_empty()) {
             hull = Some(hull.map_or(keys.clone(), |hull| hull.start.min(keys.start)..hull.end.max(keys.end)));

@@ -7,6 +7,7 @@ use super::Reference;
 use super::view::{Entry, KeySlots, View};
 use crate::number::Dtype;
 use crate::subject::attention::conventions::WindowConvention;
+use crate::subject::attention::mask::Mask;
 use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::numerics::{Block, Context, Merge, Numerics, Order, Passes, Split, Traverse};
 use crate::subject::attention::recipe::StepFacts;
@@ -111,22 +112,33 @@ impl Reference {
     /// The query heads that share a pass over one KV head's keys.
     pub(super) fn group(&self, view: &View<'_>) -> usize {
         match self.mutant {
-            Some(Mutant::HeadMapByGroupSize) => 1,
+            Some(Mutant::HeadMapByGroupSize | Mutant::MaskOfFirstHead) => 1,
             _ => view.attributes.q_heads / view.attributes.kv_heads,
         }
     }
 
     /// The KV head of the group with this number.
     pub(super) fn kv_head(&self, view: &View<'_>, group: usize) -> usize {
-        if self.mutant != Some(Mutant::HeadMapByGroupSize) {
-            return group;
-        }
         let kv_heads = view.attributes.kv_heads;
-        let (head, size) = (group, view.attributes.q_heads / kv_heads);
-        // Blocks go over the KV heads first.
-        let block = head % size * kv_heads + head / size;
-        let mapped = block % size * size + block / size;
-        (mapped / size).min(kv_heads - 1)
+        let size = view.attributes.q_heads / kv_heads;
+        match self.mutant {
+            Some(Mutant::HeadMapByGroupSize) => {
+                // Blocks go over the KV heads first.
+                let block = group % size * kv_heads + group / size;
+                let mapped = block % size * size + block / size;
+                (mapped / size).min(kv_heads - 1)
+            }
+            Some(Mutant::MaskOfFirstHead) => group / size,
+            _ => group,
+        }
+    }
+
+    /// The facts as the group with this number sees them.
+    pub(super) fn facts_of(&self, group: usize, facts: &StepFacts) -> StepFacts {
+        match self.mutant {
+            Some(Mutant::MaskOfFirstHead) if group > 0 => StepFacts { mask: Mask::default(), ..*facts },
+            _ => *facts,
+        }
     }
 
     /// The keys that a row takes, and its ALiBi position.
@@ -138,6 +150,7 @@ impl Reference {
                 let end = keys.end.next_multiple_of(tile).min(facts.kv);
                 (keys.start / tile * tile..end, position)
             }
+            Some(Mutant::PagedAlibiOneMore) if facts.call.page.is_some() => (keys, position + 1),
             _ => (keys, position),
         }
     }
