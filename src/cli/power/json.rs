@@ -68,7 +68,7 @@ fn small(it: &Small) -> Value {
     json!({
         "size": it.size, "words": it.words, "signature": it.signature,
         "known_size": known.map(|(size, _)| size), "known_words": known.map(|(_, words)| words),
-        "no_larger_than_known": it.is_smallest(), "findings_shrunk": it.shrunk, "case": it.text,
+        "no_larger_than_known": it.is_smallest(), "findings_shrunk": it.shrunk, "case": it.text, "seconds": it.seconds,
     })
 }
 

@@ -159,3 +159,84 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::attention::power::judge::Role;
+    use crate::subject::attention::power::{Beside, Check, FalseAlarm, Hunt, Kill};
+
+    fn hunt(killed: bool, matches: u64) -> Hunt {
+        let kill = killed.then(|| Kill {
+            case: 7,
+            check: Check::Oracle,
+            checks: vec![Check::Oracle],
+            signature: "inaccurate infer o".into(),
+        });
+        Hunt { kill, cases: 10, matches, not_judged: 0, seconds: 0.5 }
+    }
+
+    fn outcome(both: Hunt) -> Outcome {
+        let statistics = Statistics { cases: 10, matches: 10, ..Statistics::default() };
+        let rivals = Beside { killed: vec![None, Some(3), None], cases: 10, seconds: 0.0 };
+        Outcome {
+            settings: Settings { seed: 4, cases: 10, rival_cases: 10, jobs: 1 },
+            planted: vec![Planted { mutant: Mutant::ALL[0], both, infer: hunt(true, 0), small: None, rivals }],
+            clean: vec![Clean { kernel: "ref:aligned".into(), statistics, first: None, seconds: 0.0 }],
+            rival_alarms: Vec::new(),
+            judges: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_survivor_is_1_only_below_the_floor() {
+        let survived = outcome(hunt(false, 9));
+        assert_eq!(survived.code(None), exit_code::MATCH);
+        assert_eq!(survived.code(Some(0.0)), exit_code::MATCH);
+        assert_eq!(survived.code(Some(0.5)), exit_code::FINDING);
+        let text = table::page(&survived);
+        assert!(text.contains("survived on both sides: A-M1\n"), "{text}");
+        assert!(text.contains("score: 0 of 1 killed on both sides (0.000); 1 of 1 in inference alone"), "{text}");
+        assert_eq!(outcome(hunt(true, 0)).code(Some(1.0)), exit_code::MATCH);
+    }
+
+    #[test]
+    fn a_campaign_that_judged_nothing_is_3() {
+        let nothing = outcome(hunt(false, 0));
+        assert_eq!(nothing.code(None), exit_code::UNDECIDED);
+        assert!(table::page(&nothing).contains("not judged"));
+        let mut open = outcome(hunt(true, 0));
+        open.clean[0].statistics.undecided = 1;
+        assert_eq!(open.code(Some(1.0)), exit_code::UNDECIDED);
+        let mut empty = outcome(hunt(true, 0));
+        empty.clean[0].statistics.matches = 0;
+        assert_eq!(empty.code(None), exit_code::UNDECIDED);
+    }
+
+    #[test]
+    fn a_false_alarm_is_1_and_is_shown_with_its_command() {
+        let mut alarmed = outcome(hunt(true, 0));
+        alarmed.clean[0].statistics.failed = 1;
+        alarmed.clean[0].first = Some(FalseAlarm { case: 8, signature: "mismatch o".into() });
+        assert_eq!(alarmed.code(None), exit_code::FINDING);
+        let text = table::page(&alarmed);
+        assert!(text.contains("FALSE ALARM: case 8: mismatch o"), "{text}");
+        assert!(text.contains("lastbit fuzz --train ref:aligned --infer ref:aligned --seed 4 --cases 9\n"), "{text}");
+        assert_eq!(json::value(&alarmed)["clean"][0]["first"]["case"], 8);
+    }
+
+    #[test]
+    fn a_judge_that_can_be_fooled_is_1() {
+        for (role, passes, code) in [
+            (Role::Sound, vec!["a NaN"], exit_code::FINDING),
+            (Role::Sound, vec![], exit_code::MATCH),
+            (Role::Rival, vec!["a NaN"], exit_code::MATCH),
+            (Role::Faulty, vec!["a NaN"], exit_code::MATCH),
+            (Role::Faulty, vec![], exit_code::FINDING),
+        ] {
+            let mut outcome = outcome(hunt(true, 0));
+            outcome.judges.push(Judged { role, name: "it", about: "", passes, impostors: 3, rejects_right: false });
+            assert_eq!(outcome.code(None), code, "{role:?}");
+        }
+    }
+}

@@ -56,7 +56,7 @@ fn rivals(text: &mut String, outcome: &Outcome) {
         let killed = outcome.planted.iter().filter(|it| it.rivals.killed[n].is_some()).count();
         let _ = writeln!(
             text,
-            "  {:<13} {killed} of {all} killed, {} false alarms in {} cases of ref:aligned: {}",
+            "  {:<13} {killed} of {all} killed; false alarms in {} of {} cases of ref:aligned; {}",
             alarms.name, alarms.rejected, alarms.cases, alarms.about
         );
     }
@@ -143,7 +143,7 @@ fn score(text: &mut String, outcome: &Outcome) {
     };
     let _ = writeln!(
         text,
-        "shrunk: {} of {} no larger than the smallest case known; {} have none",
+        "shrunk: {} of {} no larger than the smallest case known; {} without a known one",
         with_known().filter(|(.., smallest)| *smallest).count(),
         with_known().count(),
         killed.len() - with_known().count(),
@@ -167,7 +167,7 @@ fn clean(text: &mut String, it: &Clean, seed: u64) {
         statistics.sensitivity.values().fold((0, 0), |(capable, sensitive), it| (capable + it.capable, sensitive + it.sensitive));
     let _ = writeln!(
         text,
-        "without a fault: {}: {} false alarms in {} cases ({} skipped, {} undecided, {} with nothing to compare), {sensitive} of {capable} capable cases order-sensitive, {:.1} s",
+        "without a fault: {}: false alarms in {} of {} cases ({} skipped, {} undecided, {} with nothing to compare), {sensitive} of {capable} capable cases order-sensitive, {:.1} s",
         it.kernel, statistics.failed, statistics.cases, statistics.skipped, statistics.undecided, statistics.empty, it.seconds,
     );
     if let (Some(first), Some(command)) = (&it.first, it.replay(seed)) {

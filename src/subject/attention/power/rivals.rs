@@ -10,7 +10,7 @@ use std::time::Instant;
 /// When the rivals, in their order, rejected a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Beside {
-    /// The first case that each of [`RIVALS`] rejected; `None`: missed.
+    /// The first case on which each of [`RIVALS`] rejected the kernel, and would not have rejected it without the fault; `None`: missed.
     pub killed: Vec<Option<u64>>,
     /// Cases each was given, at most.
     pub cases: u64,
@@ -44,15 +44,17 @@ fn as_the_field_has_it(attention: &Attention, seed: u64, index: u64) -> Case {
     case
 }
 
-/// Gives cases to all rivals until each has rejected one.
-pub(super) fn beside(attention: &Attention, seed: u64, cases: u64) -> Beside {
+/// Gives cases to all rivals until each has rejected one. What it rejects in `clean` too, the kernel without the fault, is a false
+/// alarm, and no kill.
+pub(super) fn beside(attention: &Attention, clean: &Attention, seed: u64, cases: u64) -> Beside {
     let started = Instant::now();
     let mut killed = vec![None; RIVALS.len()];
     for index in 0..cases {
         let case = as_the_field_has_it(attention, seed, index);
         let evidence = Evidence::new(&attention.pair, &case);
+        let without = Evidence::new(&clean.pair, &case);
         for (killed, rival) in killed.iter_mut().zip(RIVALS) {
-            if killed.is_none() && rival.rejects(&evidence) {
+            if killed.is_none() && rival.rejects(&evidence) && !rival.rejects(&without) {
                 *killed = Some(index);
             }
         }

@@ -13,6 +13,7 @@ use crate::subject::attention::text;
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::subject::attention::{Attention, Problem};
 use std::fmt::Write;
+use std::time::Instant;
 
 /// Findings that are shrunk where the first does not end as small as the catalogue's case: a greedy shrinker ends at different
 /// fixed points from different cases.
@@ -36,6 +37,8 @@ pub struct Small {
     pub text: String,
     /// Findings that were shrunk.
     pub shrunk: usize,
+    /// Time for shrinking and for the cause.
+    pub seconds: f64,
     /// The catalogue's smallest case: size and words. `None`: it knows none.
     pub known: Option<(Vec<u64>, String)>,
 }
@@ -49,6 +52,7 @@ impl Small {
 
 /// Shrinks the first failing case; where it does not end as small as the catalogue's, its other findings and those of later cases.
 pub(super) fn small(attention: &Attention, mutant: Mutant, first: &Failing, settings: &Settings) -> Option<Small> {
+    let started = Instant::now();
     let known = known(mutant).map(|trial| (attention.size(&trial), trial));
     let enough = |size: &[u64]| known.as_ref().is_none_or(|(known, _)| size <= &known[..]);
     let mut scratch = attention.scratch();
@@ -97,6 +101,7 @@ pub(super) fn small(attention: &Attention, mutant: Mutant, first: &Failing, sett
         signature,
         cause,
         shrunk,
+        seconds: started.elapsed().as_secs_f64(),
     })
 }
 

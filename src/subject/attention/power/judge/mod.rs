@@ -35,7 +35,7 @@ pub trait Judge: Sync {
 pub struct Evidence<'a> {
     pair: &'a Pair,
     case: &'a Case,
-    inputs: Inputs,
+    inputs: OnceCell<Inputs>,
     sides: [OnceCell<Result<Produced, Stop>>; 2],
     upcast: OnceCell<Tensor>,
     low: OnceCell<Tensor>,
@@ -44,23 +44,26 @@ pub struct Evidence<'a> {
 impl<'a> Evidence<'a> {
     /// Of a pair on a case.
     pub fn new(pair: &'a Pair, case: &'a Case) -> Self {
-        let inputs = pair.inputs(case);
-        Evidence { pair, case, inputs, sides: Default::default(), upcast: OnceCell::new(), low: OnceCell::new() }
+        Evidence { pair, case, inputs: OnceCell::new(), sides: Default::default(), upcast: OnceCell::new(), low: OnceCell::new() }
+    }
+
+    fn inputs(&self) -> &Inputs {
+        self.inputs.get_or_init(|| self.pair.inputs(self.case))
     }
 
     /// What a path gave.
     fn side(&self, path: Path) -> &Result<Produced, Stop> {
-        self.sides[path as usize].get_or_init(|| self.pair.drive(path, self.case, &self.inputs, Poison::Zero, None))
+        self.sides[path as usize].get_or_init(|| self.pair.drive(path, self.case, self.inputs(), Poison::Zero, None))
     }
 
     /// `o` as the field's reference gives it, computed in f32 and cast: `[total_q, q_heads, d_v]`.
     fn upcast(&self) -> &Tensor {
-        self.upcast.get_or_init(|| textbook::attention(&self.case.problem, &self.inputs, textbook::Precision::Upcast))
+        self.upcast.get_or_init(|| textbook::attention(&self.case.problem, self.inputs(), textbook::Precision::Upcast))
     }
 
     /// The same in the storage format, with the scale on K.
     fn low(&self) -> &Tensor {
-        self.low.get_or_init(|| textbook::attention(&self.case.problem, &self.inputs, textbook::Precision::Storage))
+        self.low.get_or_init(|| textbook::attention(&self.case.problem, self.inputs(), textbook::Precision::Storage))
     }
 }
 
