@@ -4,6 +4,15 @@ use crate::number::{Dtype, truncate_f64};
 use crate::tree::Tree;
 use std::fmt;
 
+/// What partial sums are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accumulator {
+    /// f32, f16 or bf16.
+    Of(Dtype),
+    /// f64. Its order shows under masks that swamp f64 only, which those of [`Mask::of`](super::Mask::of) do not.
+    F64,
+}
+
 /// How a multi-term node rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fused {
@@ -18,21 +27,22 @@ pub enum Fused {
 /// The arithmetic of a tree's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arithmetic {
-    /// What each node is rounded to, to nearest even: f32, f16 or bf16.
-    pub accumulate: Dtype,
+    /// What each node is rounded to, to nearest even.
+    pub accumulate: Accumulator,
     /// How nodes of three and more terms round.
     pub fused: Fused,
 }
 
 impl Arithmetic {
     /// All that are tried.
-    pub const ALL: [Arithmetic; 6] = [
-        Arithmetic { accumulate: Dtype::F32, fused: Fused::Nearest },
-        Arithmetic { accumulate: Dtype::F32, fused: Fused::Aligned(23) },
-        Arithmetic { accumulate: Dtype::F32, fused: Fused::Aligned(24) },
-        Arithmetic { accumulate: Dtype::F32, fused: Fused::Aligned(25) },
-        Arithmetic { accumulate: Dtype::F16, fused: Fused::Nearest },
-        Arithmetic { accumulate: Dtype::BF16, fused: Fused::Nearest },
+    pub const ALL: [Arithmetic; 7] = [
+        Arithmetic { accumulate: Accumulator::Of(Dtype::F32), fused: Fused::Nearest },
+        Arithmetic { accumulate: Accumulator::Of(Dtype::F32), fused: Fused::Aligned(23) },
+        Arithmetic { accumulate: Accumulator::Of(Dtype::F32), fused: Fused::Aligned(24) },
+        Arithmetic { accumulate: Accumulator::Of(Dtype::F32), fused: Fused::Aligned(25) },
+        Arithmetic { accumulate: Accumulator::Of(Dtype::F16), fused: Fused::Nearest },
+        Arithmetic { accumulate: Accumulator::Of(Dtype::BF16), fused: Fused::Nearest },
+        Arithmetic { accumulate: Accumulator::F64, fused: Fused::Nearest },
     ];
 
     /// The sum of a tree's terms, `term(n)` being the value of leaf `n`; exact in the accumulator's format.
@@ -57,11 +67,17 @@ impl Arithmetic {
     // Sums of two numbers of an accumulator's format are rounded twice here, to f64 and then to the format, which gives what one
     // rounding does: 53 bits are at least twice 24, and two more (Figueroa, "When is double rounding innocuous?", 1995).
     fn round(self, sum: f64) -> f64 {
-        self.accumulate.to_f64(self.accumulate.round_f64(sum))
+        match self.accumulate {
+            Accumulator::F64 => sum,
+            Accumulator::Of(dtype) => dtype.to_f64(dtype.round_f64(sum)),
+        }
     }
 
     fn cut(self, sum: f64) -> f64 {
-        self.accumulate.to_f64(truncate_f64(self.accumulate, sum))
+        match self.accumulate {
+            Accumulator::F64 => sum,
+            Accumulator::Of(dtype) => dtype.to_f64(truncate_f64(dtype, sum)),
+        }
     }
 }
 
@@ -78,9 +94,18 @@ fn aligned(terms: &[f64], bits: u32) -> f64 {
     terms.iter().map(|x| (x / quantum).trunc()).sum::<f64>() * quantum
 }
 
+impl fmt::Display for Accumulator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Accumulator::Of(dtype) => f.write_str(dtype.name()),
+            Accumulator::F64 => f.write_str("f64"),
+        }
+    }
+}
+
 impl fmt::Display for Arithmetic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "accumulates in {}", self.accumulate.name())?;
+        write!(f, "accumulates in {}", self.accumulate)?;
         match self.fused {
             Fused::Nearest => Ok(()),
             Fused::Aligned(bits) => write!(f, ", multi-term additions aligned and cut off after {bits} bits"),

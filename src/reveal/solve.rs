@@ -106,7 +106,8 @@ fn join(prober: &mut Prober<'_>, below: &mut Growing, mut done: Growing, loss: &
             return refused;
         }
         let so_far = below.close();
-        below.top = [vec![so_far], more].concat();
+        below.top = vec![so_far];
+        below.top.extend(more);
     } else {
         if open {
             return refused;

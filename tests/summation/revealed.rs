@@ -2,7 +2,7 @@
 
 use super::planted::{Adder, Planted, in_f32};
 use lastbit::number::Dtype::{self, BF16, F16, F32};
-use lastbit::reveal::{Fused, Mask, Revealed, Summation, reveal};
+use lastbit::reveal::{Accumulator, Fused, Mask, Revealed, Summation, reveal};
 use lastbit::tree::Tree;
 use proptest::prelude::*;
 
@@ -141,8 +141,8 @@ fn every_order(inputs: Dtype, accumulate: Dtype, output: Dtype, sizes: &[usize])
         let go = |sum: &mut dyn FnMut(&[f32]) -> f32, tree: Tree| {
             let established = check(&mut Planted { leaves: n, mask, sum }, tree).established;
             let all = [&[established.arithmetic], &established.indistinct[..]].concat();
-            let accumulators: Vec<Dtype> = all.iter().map(|arithmetic| arithmetic.accumulate).collect();
-            assert!(accumulators.contains(&accumulate), "{accumulators:?}");
+            let accumulators: Vec<Accumulator> = all.iter().map(|arithmetic| arithmetic.accumulate).collect();
+            assert!(accumulators.contains(&Accumulator::Of(accumulate)), "{accumulators:?}");
             assert!(accumulate == F32 || accumulators.len() == 1, "{accumulators:?}");
         };
         go(&mut |x| adder.sequential(x), sequential(n));

@@ -2,9 +2,9 @@
 //!
 //! The sums are loops as one would write them, not evaluated trees: what is revealed is compared with a tree built by other means.
 
-#[path = "reveal/planted.rs"]
+#[path = "summation/planted.rs"]
 mod planted;
-#[path = "reveal/refused.rs"]
+#[path = "summation/refused.rs"]
 mod refused;
-#[path = "reveal/revealed.rs"]
+#[path = "summation/revealed.rs"]
 mod revealed;
