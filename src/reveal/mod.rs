@@ -72,6 +72,7 @@ mod solve;
 pub use arithmetic::{Accumulator, Arithmetic, Fused};
 pub use mask::Mask;
 pub use refusal::{Pair, Refusal};
+pub(crate) use replay::replay;
 
 use crate::tree::Tree;
 
@@ -166,7 +167,7 @@ pub fn reveal(sum: &mut dyn Summation) -> Result<Revealed, Refusal> {
     confirm::confirm(&mut prober, &tree)?;
     let confirmed = prober.probes - probes;
     let probed = prober.runs;
-    let mut established = replay::replay(prober.sum, &tree)?;
+    let mut established = replay(prober.sum, &tree)?;
     established.confirmed = confirmed;
     established.runs += probed;
     Ok(Revealed { tree, probes, established })

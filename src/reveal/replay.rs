@@ -6,7 +6,7 @@ use crate::source::{Choose, Stream};
 use crate::tree::Tree;
 
 /// Runs the sum on draws of values, and looks for arithmetics under which the tree gives the same bits in all of them.
-pub(super) fn replay(sum: &mut dyn Summation, tree: &Tree) -> Result<Established, Refusal> {
+pub(crate) fn replay(sum: &mut dyn Summation, tree: &Tree) -> Result<Established, Refusal> {
     let (mask, leaves) = (sum.mask(), sum.leaves());
     let wide = !has_fused(tree);
     let mut draws = Vec::with_capacity(DRAWS as usize);

@@ -13,16 +13,19 @@
 
 mod finishing;
 mod order;
+mod parting;
 mod parts;
 mod plan;
 mod reading;
 mod scores;
 mod stand;
+mod unrounded;
 mod values;
 mod weights;
 
 pub use finishing::{Division, Finishing};
 pub use order::{Order, Unknown};
+pub use parting::{Parting, parting};
 pub use plan::Plan;
 pub use reading::{Reading, merge_words, readings};
 

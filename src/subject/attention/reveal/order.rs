@@ -4,11 +4,13 @@ use super::finishing::{Finishing, finishing};
 use super::parts::{Merges, Merging, partition};
 use super::scores::Scores;
 use super::stand::Stand;
+use super::unrounded::joined;
 use super::values::Values;
-use super::weights::Weights;
+use super::weights::{Weights, nobody};
 use crate::number::Dtype;
-use crate::reveal::{Arithmetic, Refusal, Revealed, reveal};
+use crate::reveal::{Arithmetic, Established, Mask, Refusal, Revealed, Summation, replay, reveal};
 use crate::source::{Choose, Source, Stream};
+use crate::subject::attention::conventions::LseBase;
 use crate::subject::attention::numerics::Numerics;
 use crate::subject::attention::reference::preset::ALIGNED;
 use crate::tree::Tree;
@@ -39,6 +41,15 @@ pub struct Order {
     pub finishing: Option<Finishing>,
     /// What could not be established.
     pub open: Vec<String>,
+}
+
+impl Order {
+    /// The terms, ascending.
+    pub fn terms(&self) -> Vec<u32> {
+        let mut terms = self.tree.leaves();
+        terms.sort_unstable();
+        terms
+    }
 }
 
 /// Why there is no order.
@@ -91,25 +102,75 @@ fn first_that_counts(
     last
 }
 
+/// Asks; where the tree of the probes does not replay, it may be for additions that are not rounded between.
+fn tree_of(sum: &mut dyn Summation) -> Result<Revealed, Refusal> {
+    let mut counted = Counted { sum, probes: 0 };
+    let refusal = match reveal(&mut counted) {
+        Err(refusal @ Refusal::NotReplayed { .. }) => refusal,
+        answer => return answer,
+    };
+    // Each pair is four probes, and as many pairs as there are leaves confirm.
+    let (asked, confirmed) = (counted.probes / 4, counted.leaves() as u64);
+    match refusal.candidate().map(|tree| Ok((tree, joined(counted.sum, tree)?))) {
+        Some(Ok((tree, wider))) if wider != *tree => {
+            let established = replay(counted.sum, &wider)?;
+            let runs = established.runs + counted.probes;
+            Ok(Revealed { tree: wider, probes: asked - confirmed, established: Established { confirmed, runs, ..established } })
+        }
+        Some(Err(stopped)) => Err(stopped),
+        _ => Err(refusal),
+    }
+}
+
+/// A sum whose probes are counted.
+struct Counted<'s> {
+    sum: &'s mut dyn Summation,
+    probes: u64,
+}
+
+impl Summation for Counted<'_> {
+    fn leaves(&self) -> usize {
+        self.sum.leaves()
+    }
+
+    fn mask(&self) -> Mask {
+        self.sum.mask()
+    }
+
+    fn probe(&mut self, plus: usize, minus: usize, present: Option<&[bool]>) -> Result<f64, Refusal> {
+        self.probes += 1;
+        self.sum.probe(plus, minus, present)
+    }
+
+    fn run(&mut self, values: &[f32]) -> Result<u32, Refusal> {
+        self.sum.run(values)
+    }
+
+    fn evaluate(&self, tree: &Tree, arithmetic: Arithmetic, values: &[f32]) -> u32 {
+        self.sum.evaluate(tree, arithmetic, values)
+    }
+
+    fn arithmetics(&self) -> Vec<Arithmetic> {
+        self.sum.arithmetics()
+    }
+}
+
 /// The order over keys in the product with V.
 pub(super) fn over_keys(stand: &mut Stand<'_>, declared: Option<&Numerics>) -> Result<Order, Unknown> {
     let all = Weights::all(stand);
-    let accumulator = declared.map(|it| it.value.acc);
-    let mut whole = None;
-    if let Some(finishing) = finishing(stand, &all, declared)? {
-        match sum_of(stand, &all, finishing, accumulator) {
-            Ok(revealed) => return Ok(plain(revealed, all.carriers(), finishing, stand.runs)),
-            Err(refusal) => whole = Some(refusal),
-        }
-        if !matches!(whole, Some(Refusal::NotACount { .. } | Refusal::SignsDisagree { .. })) {
-            return Err(whole.map_or(Unknown::Division, Unknown::from));
-        }
-    }
+    let finishing = finishing(stand, &all, declared)?;
+    // Also where results look undivided: partials of equal length can merge without a rounding error.
     let parts = partition(stand)?;
-    if parts.len() == 1 {
-        return Err(whole.map_or(Unknown::Division, Unknown::from));
+    let merges = (parts.len() > 1).then(|| merged(stand, parts, declared));
+    match (finishing, merges) {
+        (_, Some(Ok(order))) => Ok(order),
+        (Some(finishing), _) => {
+            let revealed = sum_of(stand, &all, finishing, declared.map(|it| it.value.acc))?;
+            Ok(plain(revealed, all.carriers(), finishing, stand.runs))
+        }
+        (None, Some(Err(unknown))) => Err(unknown),
+        (None, None) => Err(Unknown::Division),
     }
-    merged(stand, parts, declared)
 }
 
 fn sum_of(
@@ -119,7 +180,7 @@ fn sum_of(
     accumulator: Option<Dtype>,
 ) -> Result<Revealed, Refusal> {
     first_that_counts(accumulators(accumulator), |accumulator| {
-        reveal(&mut Values::new(stand, weights, finishing, accumulator))
+        tree_of(&mut Values::new(stand, weights, finishing, accumulator))
     })
 }
 
@@ -175,7 +236,7 @@ fn merged(stand: &mut Stand<'_>, parts: Vec<Vec<u32>>, declared: Option<&Numeric
     };
     let trees: Vec<Tree> = orders.iter().map(|(order, _)| order.tree.clone()).collect();
     let merging = merging();
-    let replayed = replay(stand, &merging, &merges, &orders)?;
+    let replayed = replay_merged(stand, &merging, &merges, &orders)?;
     if replayed < DRAWS {
         let assumed = if declared.is_some() { "declared" } else { "of the reference kernel, none being declared" };
         open.push(format!(
@@ -210,9 +271,9 @@ fn graft(tree: &Tree, parts: &[Tree]) -> Tree {
 }
 
 /// Runs random values of all keys through the plan and through the whole tree; how many draws gave the same bits before one did not.
-fn replay(stand: &mut Stand<'_>, merging: &Merging, merges: &Tree, orders: &[(Order, Finishing)]) -> Result<u32, Refusal> {
+fn replay_merged(stand: &mut Stand<'_>, merging: &Merging, merges: &Tree, orders: &[(Order, Finishing)]) -> Result<u32, Refusal> {
     let keys = stand.keys();
-    Weights::all(stand).put(stand, &super::weights::nobody());
+    Weights::all(stand).put(stand, &nobody());
     let (inputs, output) = (stand.inputs(), stand.output());
     let precision = inputs.precision();
     for draw in 0..DRAWS {
@@ -248,14 +309,14 @@ fn replay(stand: &mut Stand<'_>, merging: &Merging, merges: &Tree, orders: &[(Or
 pub(super) fn over_lanes(
     stand: &mut Stand<'_>,
     declared: Option<&Numerics>,
-    base: crate::subject::attention::conventions::LseBase,
+    base: LseBase,
 ) -> Result<Order, Unknown> {
     if !stand.has_lse() {
         return Err(Unknown::NotAsked("it gives no lse to read a score from".to_owned()));
     }
     let store = declared.map_or(Dtype::F32, |it| it.score.store);
     let revealed = first_that_counts(accumulators(declared.map(|it| it.score.acc)), |accumulator| {
-        reveal(&mut Scores::new(stand, store, base, accumulator))
+        tree_of(&mut Scores::new(stand, store, base, accumulator))
     })?;
     let Revealed { tree, probes, established } = revealed;
     Ok(Order {
