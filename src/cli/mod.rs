@@ -14,6 +14,7 @@ mod power;
 mod probe;
 mod progress;
 mod replay;
+mod reveal;
 mod run_summary;
 mod serve;
 mod show;
@@ -76,6 +77,8 @@ enum Command {
     Show(show::Options),
     /// Ask one kernel everything: what works, what repeats, which relations hold, how accurate it is, which arithmetic it follows
     Probe(probe::Options),
+    /// Find the orders in which a kernel adds, from outside; or where those of two kernels part
+    Reveal(reveal::Options),
     /// List the reference presets and their numerics, or print what named kernels say of themselves
     Kernels(kernels::Options),
     /// Answer kernel calls on stdin and stdout, as a kernel process (docs/protocol.md)
@@ -103,6 +106,7 @@ pub fn main() -> u8 {
         Command::Shrink(options) => shrink::run(&options, consent),
         Command::Show(options) => show::run(&options),
         Command::Probe(options) => probe::run(&options, consent),
+        Command::Reveal(options) => reveal::run(&options, consent),
         Command::Kernels(options) => kernels::run(&options, consent),
         Command::Serve(options) => serve::run(&options, consent),
         Command::Invariance(options) => invariance::run(&options, consent),

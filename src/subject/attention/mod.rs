@@ -33,6 +33,7 @@ pub mod promise;
 pub mod recipe;
 pub mod reference;
 pub mod relation;
+pub mod reveal;
 pub mod scope;
 pub mod select;
 pub mod show;

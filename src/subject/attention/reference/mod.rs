@@ -15,6 +15,7 @@ mod sum;
 pub mod trace;
 mod view;
 
+pub(super) use exponential::Exponential;
 pub use spec::Reference;
 
 use super::conventions::Conventions;

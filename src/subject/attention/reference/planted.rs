@@ -78,12 +78,10 @@ impl Reference {
                     view.attributes.to_mut().alibi_slopes = slopes;
                 }
             }
-            Mutant::WindowSentinelLiteral => {
-                if view.attributes.mask.causal.is_some() && view.attributes.mask.window_left.is_none() {
-                    // Bounds from p + 1 to p: what is left of a window of 0 that should hold the row itself.
-                    view.attributes.to_mut().mask.window_left = Some(0);
-                    self.actual.window = WindowConvention::CountsSelf;
-                }
+            Mutant::WindowSentinelLiteral if view.is_causal_without_window() => {
+                // Bounds from p + 1 to p: what is left of a window of 0 that should hold the row itself.
+                view.attributes.to_mut().mask.window_left = Some(0);
+                self.actual.window = WindowConvention::CountsSelf;
             }
             Mutant::TileOfBatchMaxQ if longest_q <= 1 => self.numerics.softmax.block = Block::Size(ONE_ROW_TILE),
             Mutant::DotOrderByRows if view.rows() == 1 => self.numerics.score.order = Order::Lanes(8),
@@ -203,6 +201,11 @@ impl View<'_> {
     /// Keys of the longest sequence.
     fn longest_kv(&self) -> u32 {
         self.entries.iter().map(|entry| entry.kv).max().unwrap_or(0)
+    }
+
+    fn is_causal_without_window(&self) -> bool {
+        let mask = &self.attributes.mask;
+        mask.causal.is_some() && mask.window_left.is_none()
     }
 
     /// Rows of all sequences.
