@@ -66,7 +66,7 @@ fn one(mutant: Mutant, settings: &Settings) -> Planted {
     let both = attention(kernel(mutant), kernel(mutant));
     let (hunt, first) = hunt::hunt(&both, settings.seed, settings.cases);
     let clean = attention(without(mutant), without(mutant));
-    let small = first.and_then(|first| small::small(&both, mutant, &first, settings));
+    let small = first.and_then(|first| small::small(&both, mutant, first, settings));
     let (infer, _) = hunt::hunt(&attention(without(mutant), kernel(mutant)), settings.seed, settings.cases);
     let rivals = rivals::beside(&both, &clean, settings.seed, settings.rival_cases);
     Planted { mutant, both: hunt, infer, small, rivals }
