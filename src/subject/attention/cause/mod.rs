@@ -2,7 +2,10 @@
 //!
 //! Two reference kernels that differ: the cause is the smallest set of fields that, made equal, makes the finding go away (`unify.rs`).
 //! One reference kernel on two plans: it is the part of the recipe that differs. One table maps fields and recipe parts to causes.
+//! Where there is nothing to make equal (a kernel from outside, a planted fault), the kernel is called on data that was made to tell
+//! causes apart (`evidence/`), and what it did is the evidence. What does not decide is said: a cause is never guessed.
 
+mod evidence;
 mod minimal;
 mod unify;
 
@@ -41,6 +44,58 @@ pub enum Evidence {
     },
     /// The part in which the recipes of two runs of one kernel differ.
     Recipe(Field),
+    /// What calls of the kernel on other data showed.
+    Seen {
+        /// What was looked at.
+        by: Method,
+        /// What was seen, in words.
+        what: String,
+    },
+}
+
+/// What black-box evidence looks at. None of it needs to know how a kernel computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    /// Whether results change with what dead slots hold.
+    DeadSlots,
+    /// Whether every slot of the output is written.
+    Written,
+    /// With one-hot and constant values: which keys and heads a row reaches, and with which weight.
+    Keys,
+    /// Errors against the bounds of coarser arithmetic.
+    Accuracy,
+    /// From which length on, and on which data, results differ or break.
+    Boundaries,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Method::DeadSlots => "dead slots",
+            Method::Written => "slots written",
+            Method::Keys => "keys reached",
+            Method::Accuracy => "accuracy",
+            Method::Boundaries => "boundary lengths",
+        })
+    }
+}
+
+/// No cause: what was looked at, and did not decide.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unknown {
+    /// In the order of looking; empty where there was nothing to look at.
+    pub tried: Vec<Method>,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown")?;
+        if !self.tried.is_empty() {
+            let tried: Vec<String> = self.tried.iter().map(Method::to_string).collect();
+            write!(f, ": {} do not decide", tried.join(", "))?;
+        }
+        Ok(())
+    }
 }
 
 /// A field of the numerics or conventions, or a part of the recipe, in which two kernels or two runs differ.
@@ -60,12 +115,16 @@ impl Cause {
         match &self.evidence {
             Evidence::Fields { fields, .. } => fields,
             Evidence::Recipe(field) => std::slice::from_ref(field),
+            Evidence::Seen { .. } => &[],
         }
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Evidence::Seen { by, what } = &self.evidence {
+            return write!(f, "{}: {what} ({by})", self.kind);
+        }
         let fields = self.fields();
         for (n, group) in fields.chunk_by(|a, b| a.kind == b.kind).enumerate() {
             let listed: Vec<String> = group.iter().map(Field::to_string).collect();
@@ -99,7 +158,7 @@ fn kind_of(field: &str) -> CauseKind {
     }
 }
 
-/// The cause of a finding; `None` where a kernel is no reference, or where no difference explains it.
+/// The cause of a finding; `None` where the evidence does not decide. See [`find`].
 pub fn cause(
     pair: &Pair,
     trial: &Trial,
@@ -107,18 +166,40 @@ pub fn cause(
     recipes: &[RecipeDifference],
     scratch: &mut Scratch,
 ) -> Option<Cause> {
+    find(pair, trial, finding, recipes, scratch).ok()
+}
+
+/// The cause of a finding, from fields and recipes where kernels have them, else from what the kernels do. `recipes` are the
+/// differences of the two runs behind it.
+///
+/// # Errors
+/// What was looked at, where that does not decide.
+pub fn find(
+    pair: &Pair,
+    trial: &Trial,
+    finding: &Finding,
+    recipes: &[RecipeDifference],
+    scratch: &mut Scratch,
+) -> Result<Cause, Unknown> {
+    // A planted fault is no field: such a kernel is looked at from outside, as a kernel of somebody else's would be.
+    let reference = |path| pair.side(path).reference.as_deref().filter(|it| it.mutant.is_none());
     let from_fields = match finding {
-        Finding::Mismatch(_) => {
-            let (train, infer) = (pair.train.reference.as_ref()?, pair.infer.reference.as_ref()?);
-            unify::unify(pair, trial, finding, Path::Infer, unify::differing(train, infer), scratch)
-        }
+        Finding::Mismatch(_) => match (reference(Path::Train), reference(Path::Infer)) {
+            (Some(train), Some(infer)) => {
+                unify::unify(pair, trial, finding, Path::Infer, unify::differing(train, infer), scratch)
+            }
+            _ => None,
+        },
         Finding::Inaccurate(it) => {
-            let reference = pair.side(it.path).reference.as_ref()?;
-            unify::unify(pair, trial, finding, it.path, unify::claimed(reference), scratch)
+            let claimed = reference(it.path).map(unify::claimed);
+            claimed.and_then(|differing| unify::unify(pair, trial, finding, it.path, differing, scratch))
         }
         _ => None,
     };
-    from_fields.or_else(|| from_recipes(recipes))
+    match from_fields.or_else(|| from_recipes(recipes)) {
+        Some(cause) => Ok(cause),
+        None => evidence::look(pair, trial, finding),
+    }
 }
 
 fn from_recipes(recipes: &[RecipeDifference]) -> Option<Cause> {

@@ -30,6 +30,8 @@ pub enum Poison {
     Nan,
     /// The largest finite number: a stale value that a NaN check would miss.
     Huge,
+    /// Zero: what a fresh buffer holds, which hides most reads of dead slots.
+    Zero,
 }
 
 impl Poison {
@@ -37,6 +39,7 @@ impl Poison {
         match self {
             Poison::Nan => dtype.nan_bits(),
             Poison::Huge => dtype.max_finite_bits(),
+            Poison::Zero => 0,
         }
     }
 }
