@@ -1,8 +1,10 @@
 use super::*;
 use crate::finding::Kind;
+use crate::shrink::{BUDGET, shrink};
 use crate::subject::Subject as _;
 use crate::subject::attention::Attention;
 use crate::subject::attention::implementation::Implementation;
+use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::numerics::Numerics;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::reference::Reference;
@@ -93,5 +95,62 @@ fn a_claim_is_unified_too() {
     for (.., cause) in found {
         assert_eq!(cause.kind, CauseKind::Precision, "{cause}");
         assert!(cause.to_string().contains("claimed as "), "{cause}");
+    }
+}
+
+/// A kernel with a planted fault on both sides, or on the inference side beside the same kernel without it.
+fn planted(mutant: Mutant, both: bool) -> Pair {
+    let mutated = Reference::parse(&format!("ref:aligned+{mutant}")).expect("a kernel's name");
+    let mut clean = mutated.clone();
+    clean.mutant = None;
+    let train = if both { mutated.clone() } else { clean };
+    let of = Implementation::reference;
+    Pair { train: of(train), infer: of(mutated), oracle: Mode::Enclosure, captured: None, witness: false }
+}
+
+/// What a campaign finds first, shrunk, and its cause.
+fn hunted(pair: &Pair, cases: u64) -> Option<(Trial, Finding, Result<Cause, Unknown>, std::time::Duration)> {
+    let attention = Attention::of(pair.clone());
+    let mut scratch = attention.scratch();
+    let (trial, finding) = (0..cases).find_map(|index| {
+        let trial = attention.draw(1, index);
+        let finding = attention.check(&trial, &mut scratch).failure()?.clone();
+        Some((trial, finding))
+    })?;
+    let small = shrink(&attention, &trial, &finding.signature(), BUDGET, &mut scratch)?;
+    let started = std::time::Instant::now();
+    let found = find(pair, &small.trial, &small.finding, &[], &mut scratch);
+    Some((small.trial, small.finding, found, started.elapsed()))
+}
+
+#[test]
+#[ignore = "a survey"]
+fn survey() {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    for &mutant in Mutant::ALL {
+        for both in [true, false] {
+            let entry = mutant.entry();
+            if !entry.id.contains(&only) {
+                continue;
+            }
+            match hunted(&planted(mutant, both), 20_000) {
+                None => println!("---- {} both={both}: not found", entry.id),
+                Some((trial, finding, found, took)) => {
+                    let s = &trial.case.problem.sequences;
+                    let right = found.as_ref().is_ok_and(|it| it.kind == entry.cause);
+                    let text = found.as_ref().map_or_else(|it| it.to_string(), |it| it.to_string());
+                    let mark = if right { "ok  " } else { "MISS" };
+                    println!(
+                        "{mark} {} both={both} want {} [{} | {:?} | {}] {:?}: {text}",
+                        entry.id,
+                        entry.cause,
+                        finding.signature(),
+                        finding.relation(),
+                        s.iter().map(|s| format!("q{} kv{}", s.q, s.kv)).collect::<Vec<_>>().join(","),
+                        took
+                    );
+                }
+            }
+        }
     }
 }

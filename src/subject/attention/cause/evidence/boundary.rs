@@ -26,6 +26,9 @@ pub(super) fn boundary(pair: &Pair, trial: &Trial, finding: &Finding) -> Option<
     if let Some(what) = look.order(longest) {
         return Some(seen(CauseKind::Order, Method::Boundaries, what));
     }
+    if let Some(what) = look.order_of_dot(longest) {
+        return Some(seen(CauseKind::Order, Method::Boundaries, what));
+    }
     let first = look.first_length(longest)?;
     let Onset { length, only_lse } = first;
     let axis = finding.changed().map_or(String::new(), |axis| format!(" under a change of {axis}"));
@@ -114,6 +117,34 @@ impl Look<'_> {
         None
     }
 
+    /// Queries with many lanes, and with two: a sum of two has one order.
+    fn order_of_dot(&mut self, longest: u32) -> Option<String> {
+        if self.trial.case.problem.d_qk <= 2 {
+            return None;
+        }
+        let two_lanes = |case: &Case, pair: &Pair| {
+            design::with(pair, case, |problem, inputs| {
+                let d = problem.d_qk as usize;
+                inputs.q.bits.iter_mut().enumerate().filter(|(n, _)| n % d >= 2).for_each(|(_, bits)| *bits = 0);
+            })
+        };
+        let mut shows = false;
+        for (regime, seed) in draws(longest) {
+            let mut case = self.trial.case.clone();
+            case.data = Data::Drawn { seed, regime };
+            if validate(&case).is_err() {
+                continue;
+            }
+            if !self.differences(two_lanes(&case, self.pair)).is_empty() {
+                return None;
+            }
+            shows |= !self.differences(case).is_empty();
+        }
+        shows.then(|| {
+            "results differ with many lanes in q, and never with two, whose sum has one order: q.k is added otherwise".into()
+        })
+    }
+
     /// Scans lengths upwards; where that would take too long, halves the range first.
     fn first_length(&mut self, longest: u32) -> Option<Onset> {
         let (mut low, mut high) = (1, longest);
@@ -131,11 +162,7 @@ impl Look<'_> {
     /// Whether anything differs at a length.
     fn at(&mut self, length: u32) -> Option<Onset> {
         let mut found = None;
-        for (regime, seed) in REGIMES.into_iter().flat_map(|regime| (1..=SEEDS).map(move |seed| (regime, seed))) {
-            let regime = match regime {
-                Regime::Mirror { phase, .. } => Regime::Mirror { span: length.max(2), phase },
-                other => other,
-            };
+        for (regime, seed) in draws(length) {
             let mut case = shortened(&self.trial.case, length);
             case.data = Data::Drawn { seed, regime };
             let differences = self.differences(case);
@@ -152,6 +179,15 @@ impl Look<'_> {
 
 /// Where order and blocks show: scores that move the maximum, values that cancel, and neither.
 const REGIMES: [Regime; 3] = [Regime::Rising { step: 0.5 }, Regime::Mirror { span: 2, phase: 0 }, Regime::Normal];
+
+/// The draws at a length.
+fn draws(length: u32) -> impl Iterator<Item = (Regime, u64)> {
+    let at = move |regime| match regime {
+        Regime::Mirror { phase, .. } => Regime::Mirror { span: length.max(2), phase },
+        other => other,
+    };
+    REGIMES.into_iter().flat_map(move |regime| (1..=SEEDS).map(move |seed| (at(regime), seed)))
+}
 
 /// The case with sequences of at most so many keys, and rows.
 fn shortened(case: &Case, length: u32) -> Case {
