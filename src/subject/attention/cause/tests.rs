@@ -108,13 +108,13 @@ fn planted(mutant: Mutant, both: bool) -> Pair {
     Pair { train: of(train), infer: of(mutated), oracle: Mode::Enclosure, captured: None, witness: false }
 }
 
-/// What a campaign finds first, shrunk, and its cause.
-fn hunted(pair: &Pair, cases: u64) -> Option<(Trial, Finding, Result<Cause, Unknown>, std::time::Duration)> {
+/// The first finding of a kind in a campaign, shrunk, and its cause.
+fn hunted(pair: &Pair, kind: Kind, cases: u64) -> Option<(Trial, Finding, Result<Cause, Unknown>, std::time::Duration)> {
     let attention = Attention::of(pair.clone());
     let mut scratch = attention.scratch();
     let (trial, finding) = (0..cases).find_map(|index| {
         let trial = attention.draw(1, index);
-        let finding = attention.check(&trial, &mut scratch).failure()?.clone();
+        let finding = attention.check(&trial, &mut scratch).findings.into_iter().find(|it| it.kind() == kind)?;
         Some((trial, finding))
     })?;
     let small = shrink(&attention, &trial, &finding.signature(), BUDGET, &mut scratch)?;
@@ -128,14 +128,13 @@ fn hunted(pair: &Pair, cases: u64) -> Option<(Trial, Finding, Result<Cause, Unkn
 fn survey() {
     let only = std::env::var("ONLY").unwrap_or_default();
     for &mutant in Mutant::ALL {
+        let entry = mutant.entry();
+        if !entry.id.contains(&only) {
+            continue;
+        }
         for both in [true, false] {
-            let entry = mutant.entry();
-            if !entry.id.contains(&only) {
-                continue;
-            }
-            match hunted(&planted(mutant, both), 20_000) {
-                None => println!("---- {} both={both}: not found", entry.id),
-                Some((trial, finding, found, took)) => {
+            for (kind, cases) in [(Kind::Inaccurate, 1500), (Kind::Mismatch, 1500), (Kind::NotInvariant, 1500)] {
+                if let Some((trial, finding, found, took)) = hunted(&planted(mutant, both), kind, cases) {
                     let s = &trial.case.problem.sequences;
                     let right = found.as_ref().is_ok_and(|it| it.kind == entry.cause);
                     let text = found.as_ref().map_or_else(|it| it.to_string(), |it| it.to_string());
@@ -152,5 +151,21 @@ fn survey() {
                 }
             }
         }
+    }
+    for path in std::fs::read_dir("corpora/regressions/attention").unwrap() {
+        let path = path.unwrap().path();
+        let loaded = crate::subject::attention::file::load(&path, None).unwrap();
+        let mut pair = loaded.pair.clone();
+        let mut scratch = pair.scratch();
+        let verdict = pair.check(&loaded.trial, &mut scratch);
+        let finding = verdict.findings.iter().find(|it| it.signature() == loaded.file.run.expect).unwrap();
+        pair.train = Implementation::kernel(pair.train.kernel.clone());
+        pair.infer = Implementation::kernel(pair.infer.kernel.clone());
+        let started = std::time::Instant::now();
+        let found = find(&pair, &loaded.trial, finding, &[], &mut scratch);
+        let text = found.as_ref().map_or_else(|it| it.to_string(), |it| it.to_string());
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let right = found.as_ref().is_ok_and(|it| name.starts_with(&it.kind.to_string()));
+        println!("{} {name} {:?}: {text}", if right { "ok  " } else { "MISS" }, started.elapsed());
     }
 }

@@ -17,18 +17,16 @@ const REGIMES: [Regime; 3] = [Regime::Normal, Regime::Wide, Regime::Rising { ste
 /// Draws of each.
 const SEEDS: u64 = 3;
 
-/// Errors of a run beyond what its kernel declares, and what explains them. With `own` only the case's own data are looked at.
-pub(super) fn accuracy(looker: &mut Looker<'_>, run: &Run, own: bool) -> Option<Cause> {
+/// Errors of a run beyond what its kernel declares, on the case's own data and on others, and what explains them.
+pub(super) fn accuracy(looker: &mut Looker<'_>, run: &Run) -> Option<Cause> {
     let mut cases = vec![looker.case.clone()];
-    if !own {
-        for wide in [false, true] {
-            for (regime, seed) in REGIMES.into_iter().flat_map(|regime| (1..=SEEDS).map(move |seed| (regime, seed))) {
-                let mut case = Case { data: Data::Drawn { seed, regime }, ..looker.case.clone() };
-                if wide {
-                    design::wide_output(&mut case);
-                }
-                cases.extend(validate(&case).is_ok().then_some(case));
+    for wide in [false, true] {
+        for (regime, seed) in REGIMES.into_iter().flat_map(|regime| (1..=SEEDS).map(move |seed| (regime, seed))) {
+            let mut case = Case { data: Data::Drawn { seed, regime }, ..looker.case.clone() };
+            if wide {
+                design::wide_output(&mut case);
             }
+            cases.extend(validate(&case).is_ok().then_some(case));
         }
     }
     let mut wrong: Vec<(Looked, Inaccuracy)> = Vec::new();
@@ -52,16 +50,16 @@ pub(super) fn accuracy(looker: &mut Looker<'_>, run: &Run, own: bool) -> Option<
         return Some(seen(CauseKind::Precision, Method::Accuracy, what));
     }
     let declared = explicit(looker.declared(run, &first.case));
-    for (name, claim) in classes(&declared) {
-        if claim.validate().is_err() || claim == declared {
-            continue;
-        }
-        let explains = |looker: &mut Looker<'_>, (looked, worst): &(Looked, Inaccuracy)| {
-            let (beyond, out_of_range) = looker.judged(run, looked, Some(claim));
-            beyond.is_empty() && (out_of_range == 0 || !worst.dtype.class(worst.bits).is_finite())
-        };
-        if wrong.iter().all(|it| explains(looker, it)) {
-            let what = format!("{beyond}, and the error is within the bound of {name}");
+    let classes: Vec<_> = classes(&declared).into_iter().filter(|(_, it)| it.validate().is_ok() && *it != declared).collect();
+    let mut explains = |claim: &Numerics, (looked, worst): &(Looked, Inaccuracy)| {
+        let (beyond, out_of_range) = looker.judged(run, looked, Some(*claim));
+        beyond.is_empty() && (out_of_range == 0 || !worst.dtype.class(worst.bits).is_finite())
+    };
+    // What explains every error, else the one that comes first, which is the case's own where that has one.
+    for (wrong, words) in [(&wrong[..], "the errors on this data and others are"), (&wrong[..1], "the error is")] {
+        if let Some((name, _)) = classes.iter().find(|(_, claim)| wrong.iter().all(|it| explains(claim, it))) {
+            let words = if wrong.len() > 1 { words } else { "the error is" };
+            let what = format!("{beyond}, and {words} within the bound of {name}");
             return Some(seen(CauseKind::Precision, Method::Accuracy, what));
         }
     }
@@ -91,16 +89,16 @@ fn classes(declared: &Numerics) -> Vec<(String, Numerics)> {
                 it.grid.split = Split::FixedCount(2);
             }
         };
-        add(format!("partial results kept in {dtype}"), &|it| {
-            partials(it);
-            it.grid.partial_dtype = dtype;
-            it.grid.lse_dtype = dtype;
-        });
         add(format!("weights rounded to {dtype}"), &|it| it.probs.dtype = dtype);
         add(format!("scores kept in {dtype}"), &|it| it.score.store = dtype);
         add(format!("q.k accumulated in {dtype}"), &|it| it.score.acc = dtype);
         add(format!("a row sum accumulated in {dtype}"), &|it| it.rowsum.acc = dtype);
         add(format!("p.v accumulated in {dtype}"), &|it| it.value.acc = dtype);
+        add(format!("partial results kept in {dtype}"), &|it| {
+            partials(it);
+            it.grid.partial_dtype = dtype;
+            it.grid.lse_dtype = dtype;
+        });
     }
     for dtype in [Dtype::F16, Dtype::BF16] {
         classes.push((format!("{dtype} in every step"), coarsest(Some(*declared), dtype, false)));

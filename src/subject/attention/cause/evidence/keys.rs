@@ -59,25 +59,43 @@ pub(super) fn keys(looker: &mut Looker<'_>, run: &Run) -> Option<Cause> {
     })
 }
 
-/// The first result that no arithmetic explains, and the values with which it shows.
+/// A result that no arithmetic explains, and the values with which it shows: a masked key that is reached says more than a valid one that is
+/// not, that more than a weight, and a wrong lse least.
 fn first_wrong(looker: &mut Looker<'_>, run: &Run, case: &Case, exact: bool) -> Option<(Inaccuracy, Values, Looked)> {
     let problem = &case.problem;
     let (keys, lanes) = (problem.total_kv(), problem.d_v as usize);
     let unit = keys.div_ceil(RUNS * lanes).max(1);
     let firsts = (0..keys.max(1)).step_by(unit * lanes).map(|first| Values::Keys { first, unit });
     let heads = (0..problem.kv_heads()).map(Values::Head).filter(|_| problem.kv_heads() > 1);
+    let rank = |wrong: &Inaccuracy| match (
+        wrong.output,
+        wrong.dtype.to_f64(wrong.bits),
+        wrong.truth.map(|bits| wrong.dtype.to_f64(bits)),
+    ) {
+        ("lse", ..) => 4,
+        (_, got, _) if !got.is_finite() => 3,
+        (_, _, Some(0.0)) => 0,
+        (_, 0.0, _) => 1,
+        _ => 2,
+    };
+    let mut best: Option<(u32, (Inaccuracy, Values, Looked))> = None;
     for values in heads.chain(firsts) {
         let case = design::with(looker.pair, case, |_, inputs| match values {
             Values::Keys { first, unit } => design::one_hot(&mut inputs.v, first, unit),
             Values::Head(head) => design::one_head(&mut inputs.v, head),
         });
         let Some(looked) = looker.run(run, &case) else { continue };
-        let wrong = looker.inexplicable(run, &looked, exact);
-        if let Some(wrong) = wrong.or_else(|| unreached(looker, &looked)) {
-            return Some((wrong, values, looked));
+        let wrong = [unreached(looker, &looked), looker.inexplicable(run, &looked, exact)];
+        let Some(wrong) = wrong.into_iter().flatten().min_by_key(rank) else { continue };
+        let rank = rank(&wrong);
+        if best.as_ref().is_none_or(|(least, _)| rank < *least) {
+            best = Some((rank, (wrong, values, looked)));
+        }
+        if rank == 0 {
+            break;
         }
     }
-    None
+    best.map(|(_, best)| best)
 }
 
 /// A weight of zero where no arithmetic can flush the true one. The bound of long 16-bit sums is wider than the weights themselves.

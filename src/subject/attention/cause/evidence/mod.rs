@@ -50,11 +50,10 @@ pub(super) fn look(pair: &Pair, trial: &Trial, finding: &Finding) -> Result<Caus
     if let Some(cause) = runs.iter().find_map(|run| keys::keys(&mut looker, run)) {
         return Ok(cause);
     }
-    let own = matches!(finding, Finding::Inaccurate(_));
-    if let Some(cause) = runs.iter().find_map(|run| accuracy::accuracy(&mut looker, run, own)) {
+    if let Some(cause) = runs.iter().find_map(|run| accuracy::accuracy(&mut looker, run)) {
         return Ok(cause);
     }
-    if !own {
+    if finding.difference().is_some() {
         tried.push(Method::Boundaries);
         if let Some(cause) = boundary::boundary(pair, trial, finding) {
             return Ok(cause);
