@@ -1,13 +1,13 @@
 use super::*;
 use crate::finding::Kind;
-use crate::shrink::{BUDGET, shrink};
 use crate::subject::Subject as _;
-use crate::subject::attention::Attention;
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::numerics::Numerics;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::reference::Reference;
+use crate::subject::attention::{Attention, file};
+use std::path::{Path, PathBuf};
 
 fn pair(train: &str, infer: &str) -> Pair {
     let of = |name: &str| Implementation::reference(Reference::parse(name).expect("a kernel's name"));
@@ -98,74 +98,65 @@ fn a_claim_is_unified_too() {
     }
 }
 
-/// A kernel with a planted fault on both sides, or on the inference side beside the same kernel without it.
-fn planted(mutant: Mutant, both: bool) -> Pair {
-    let mutated = Reference::parse(&format!("ref:aligned+{mutant}")).expect("a kernel's name");
-    let mut clean = mutated.clone();
-    clean.mutant = None;
-    let train = if both { mutated.clone() } else { clean };
-    let of = Implementation::reference;
-    Pair { train: of(train), infer: of(mutated), oracle: Mode::Enclosure, captured: None, witness: false }
+/// A kept case, and its finding.
+fn kept(path: &Path) -> (Pair, Trial, Finding) {
+    let loaded = file::load(path, None).unwrap_or_else(|error| panic!("{error}"));
+    let verdict = loaded.pair.check(&loaded.trial, &mut loaded.pair.scratch());
+    let finding = verdict.findings.into_iter().find(|it| it.signature() == loaded.file.run.expect);
+    let finding = finding.unwrap_or_else(|| panic!("{} does not show `{}`", path.display(), loaded.file.run.expect));
+    (loaded.pair, loaded.trial, finding)
 }
 
-/// The first finding of a kind in a campaign, shrunk, and its cause.
-fn hunted(pair: &Pair, kind: Kind, cases: u64) -> Option<(Trial, Finding, Result<Cause, Unknown>, std::time::Duration)> {
-    let attention = Attention::of(pair.clone());
-    let mut scratch = attention.scratch();
-    let (trial, finding) = (0..cases).find_map(|index| {
-        let trial = attention.draw(1, index);
-        let finding = attention.check(&trial, &mut scratch).findings.into_iter().find(|it| it.kind() == kind)?;
-        Some((trial, finding))
-    })?;
-    let small = shrink(&attention, &trial, &finding.signature(), BUDGET, &mut scratch)?;
-    let started = std::time::Instant::now();
-    let found = find(pair, &small.trial, &small.finding, &[], &mut scratch);
-    Some((small.trial, small.finding, found, started.elapsed()))
+/// The kept cases of a folder.
+fn cases(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).expect("a folder");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
 }
 
+/// Planted faults whose smallest case does not show the cause that the catalogue names, with what it shows and why.
+const EXCEPTIONS: &[(&str, Option<CauseKind>)] = &[];
+
+/// The smallest case of each planted fault is enough to tell its cause from outside.
 #[test]
-#[ignore = "a survey"]
-fn survey() {
-    let only = std::env::var("ONLY").unwrap_or_default();
+fn smallest_cases_of_planted_faults_name_their_cause() {
+    let mut wrong = Vec::new();
     for &mutant in Mutant::ALL {
         let entry = mutant.entry();
-        if !entry.id.contains(&only) {
-            continue;
-        }
-        for both in [true, false] {
-            for (kind, cases) in [(Kind::Inaccurate, 1500), (Kind::Mismatch, 1500), (Kind::NotInvariant, 1500)] {
-                if let Some((trial, finding, found, took)) = hunted(&planted(mutant, both), kind, cases) {
-                    let s = &trial.case.problem.sequences;
-                    let right = found.as_ref().is_ok_and(|it| it.kind == entry.cause);
-                    let text = found.as_ref().map_or_else(|it| it.to_string(), |it| it.to_string());
-                    let mark = if right { "ok  " } else { "MISS" };
-                    println!(
-                        "{mark} {} both={both} want {} [{} | {:?} | {}] {:?}: {text}",
-                        entry.id,
-                        entry.cause,
-                        finding.signature(),
-                        finding.relation(),
-                        s.iter().map(|s| format!("q{} kv{}", s.q, s.kv)).collect::<Vec<_>>().join(","),
-                        took
-                    );
-                }
-            }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("corpora/mutants/{}.case", entry.id));
+        let (pair, trial, finding) = kept(&path);
+        let found = find(&pair, &trial, &finding, &[], &mut pair.scratch());
+        let text = found.as_ref().map_or_else(Unknown::to_string, Cause::to_string);
+        println!("{}: {text}", entry.id);
+        let kind = found.ok().map(|it| it.kind);
+        if kind != Some(entry.cause) {
+            wrong.push((entry.id, kind));
         }
     }
-    for path in std::fs::read_dir("corpora/regressions/attention").unwrap() {
-        let path = path.unwrap().path();
-        let loaded = crate::subject::attention::file::load(&path, None).unwrap();
-        let mut pair = loaded.pair.clone();
-        let mut scratch = pair.scratch();
-        let verdict = pair.check(&loaded.trial, &mut scratch);
-        let finding = verdict.findings.iter().find(|it| it.signature() == loaded.file.run.expect).unwrap();
-        pair.train = Implementation::kernel(pair.train.kernel.clone());
-        pair.infer = Implementation::kernel(pair.infer.kernel.clone());
-        let started = std::time::Instant::now();
-        let found = find(&pair, &loaded.trial, finding, &[], &mut scratch);
-        let text = found.as_ref().map_or_else(|it| it.to_string(), |it| it.to_string());
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let right = found.as_ref().is_ok_and(|it| name.starts_with(&it.kind.to_string()));
-        println!("{} {name} {:?}: {text}", if right { "ok  " } else { "MISS" }, started.elapsed());
+    assert_eq!(wrong, EXCEPTIONS);
+    assert!(wrong.len() * 20 <= Mutant::ALL.len(), "at least 95 % are right");
+}
+
+/// Regressions whose tiles are visited from the last to the first: another cut is another order of the sums, which is what is seen first.
+const SUMMED_OTHERWISE: [&str; 2] = ["blocking-fa3-decode-tile-bf16.case", "blocking-one-warp-group-neighbour-of-65.case"];
+
+/// What is found by making fields equal is also found from outside, as if both kernels were somebody else's.
+#[test]
+fn regressions_have_the_same_cause_from_outside() {
+    let mut wrong = Vec::new();
+    for path in cases("corpora/regressions/attention") {
+        let (mut pair, trial, finding) = kept(&path);
+        for side in [&mut pair.train, &mut pair.infer] {
+            *side = Implementation::kernel(side.kernel.clone());
+        }
+        let found = find(&pair, &trial, &finding, &[], &mut pair.scratch());
+        let text = found.as_ref().map_or_else(Unknown::to_string, Cause::to_string);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        println!("{name}: {text}");
+        if !found.is_ok_and(|it| name.starts_with(&it.kind.to_string())) {
+            wrong.push(name);
+        }
     }
+    assert_eq!(wrong, SUMMED_OTHERWISE);
 }

@@ -79,7 +79,7 @@ fn classes(declared: &Numerics) -> Vec<(String, Numerics)> {
         it.score.scale = ScaleAt::FoldedLog2e;
         it.score.fma = true;
     });
-    for degree in [6, 5, 4, 3] {
+    for degree in [6, 5, 4] {
         add(format!("an exponential of degree {degree}"), &|it| it.softmax.exp = Exp::Exp2Poly(degree));
     }
     // f16 has three bits more than bf16.

@@ -13,7 +13,10 @@ use crate::subject::attention::{Case, Data, Regime, validate};
 const SEEDS: u64 = 4;
 
 /// Checks that one look may take. Lengths up to a few hundred are scanned one by one with all draws.
-const CHECKS: usize = 4000;
+const CHECKS: usize = 6000;
+
+/// How far scores rise or fall over all keys, in natural units: every weight is seen in a 16-bit result.
+const STAIRS: f64 = 4.0;
 
 /// With equal scores every weight is one and every rescale a product with one, so that two kernels of the same order hold the same sums. What
 /// then still differs is how the sum is divided (two roundings at most on each side) and stored (one): at most 4 ULP apart.
@@ -23,44 +26,62 @@ const DIVIDED: u64 = 4;
 pub(super) fn boundary(pair: &Pair, trial: &Trial, finding: &Finding) -> Option<Cause> {
     let mut look = Look { pair, trial, family: finding.family(), scratch: pair.scratch(), left: CHECKS };
     let longest = trial.case.problem.sequences.iter().map(|it| it.kv).max().unwrap_or(0);
+    let saw = |kind, what: String| Some(seen(kind, Method::Boundaries, what));
     if look.sums_of_two_differ() {
         let what =
             "with equal scores and two keys, a sum of two that has one order, results differ; both lie within their bounds";
-        return Some(seen(CauseKind::Precision, Method::Boundaries, what.into()));
+        return saw(CauseKind::Precision, what.into());
     }
-    if let Some(what) = look.order(longest) {
-        return Some(seen(CauseKind::Order, Method::Boundaries, what));
+    let equal = look.equal_scores(longest);
+    if let Some(Equal { sums: true, at }) = &equal {
+        return saw(CauseKind::Order, format!("with equal scores and values that cancel, {at}: the sums themselves differ"));
     }
     if let Some(what) = look.order_of_dot(longest) {
-        return Some(seen(CauseKind::Order, Method::Boundaries, what));
+        return saw(CauseKind::Order, what);
     }
-    let first = look.first_length(longest)?;
-    let Onset { length, only_lse } = first;
+    let length = look.first_length(longest)?;
     let axis = finding.changed().map_or(String::new(), |axis| format!(" under a change of {axis}"));
     if length <= 2 {
         // A sum of two has one order, and its second block, if it has one, is rescaled by what multiplies the weight otherwise.
-        let what = format!(
-            "results differ{axis} from {length} key{} on, where there is one order and nothing to rescale; both lie within their bounds",
-            if length == 1 { "" } else { "s" }
-        );
-        return Some(seen(CauseKind::Precision, Method::Boundaries, what));
+        let keys = if length == 1 { "one key" } else { "two keys" };
+        let what = format!("results differ{axis} from {keys} on, where there is one order; both lie within their bounds");
+        return saw(CauseKind::Precision, what);
     }
-    if only_lse {
-        let what = format!("only lse differs{axis}, from kv = {length} on: the row sum is added in another order");
-        return Some(seen(CauseKind::Order, Method::Boundaries, what));
+    if let Some(Equal { at, .. }) = &equal {
+        // A division or a store that rounds otherwise shows with two keys; a rescale does not show here.
+        let what =
+            format!("results differ{axis} from kv = {length} on, also with equal scores, where nothing is rescaled ({at})");
+        return saw(CauseKind::Order, what);
     }
-    let what = format!(
-        "results differ{axis} from kv = {length} on (a block of {} and one key), where the running maximum moves, and with equal \
-         scores no sum does",
-        length - 1
-    );
-    Some(seen(CauseKind::Blocking, Method::Boundaries, what))
+    let differ = |shows: bool| if shows { "differ" } else { "do not" };
+    match [-1.0, 1.0].map(|direction| look.stairs(longest, direction)) {
+        [false, false] => None,
+        // Splits begin anew, whichever end has the largest score.
+        [true, true] => {
+            let what =
+                format!("results differ{axis} from kv = {length} on, also where the running maximum never moves, at either end");
+            saw(CauseKind::Order, what)
+        }
+        // A block that does not move the maximum adds what any other block would.
+        [falling, rising] => {
+            let what = format!(
+                "results differ{axis} from kv = {length} on (a block of {} and one key) where the running maximum moves, and only there: \
+                 with falling scores they {}, with rising ones they {}",
+                length - 1,
+                differ(falling),
+                differ(rising)
+            );
+            saw(CauseKind::Blocking, what)
+        }
+    }
 }
 
-/// The least length at which anything differs.
-struct Onset {
-    length: u32,
-    only_lse: bool,
+/// A difference with equal scores.
+struct Equal {
+    /// Too far apart for the division and the store.
+    sums: bool,
+    /// Where, and how far apart.
+    at: String,
 }
 
 struct Look<'a> {
@@ -102,15 +123,13 @@ impl Look<'_> {
         false
     }
 
-    /// Equal scores and values that cancel: a difference there is one of the sums.
-    fn order(&mut self, longest: u32) -> Option<String> {
-        let mut spans: Vec<u32> = [2, 4, 8, 16, 64, longest].into_iter().filter(|&span| (2..=longest).contains(&span)).collect();
+    /// Equal scores and values that cancel: a difference there is one of the sums, if it is large. The largest is given first.
+    fn equal_scores(&mut self, longest: u32) -> Option<Equal> {
+        let mut spans: Vec<u32> =
+            [2, 3, 4, 8, 16, 64, longest].into_iter().filter(|&span| (2..=longest).contains(&span)).collect();
         spans.sort_unstable();
         spans.dedup();
-        let far = |ulps: &Ulps| match ulps {
-            Ulps::Steps(n) => *n > DIVIDED,
-            Ulps::Incomparable => true,
-        };
+        let mut near = None;
         // In f32 more of the sum is seen; a kernel that has no such output gives no differences there.
         for (span, wide) in spans.into_iter().flat_map(|span| [(span, true), (span, false)]) {
             for seed in 1..=SEEDS {
@@ -124,20 +143,25 @@ impl Look<'_> {
                 if wide {
                     design::wide_output(&mut case);
                 }
-                let differences = self.differences(case);
-                if let Some(it) = differences.iter().flat_map(|it| &it.elements).find(|it| far(&it.ulps)) {
-                    let apart = match it.ulps {
-                        Ulps::Steps(n) => format!("{n} ULP apart"),
-                        Ulps::Incomparable => "not comparable".into(),
-                    };
-                    let at = &it.index;
-                    return Some(format!(
-                        "with equal scores and values that cancel, [{at}] is {apart}: the sums themselves differ"
-                    ));
+                for difference in self.differences(case) {
+                    for it in &difference.elements {
+                        let (sums, apart) = match it.ulps {
+                            Ulps::Steps(n) => (n > DIVIDED, format!("{n} ULP apart")),
+                            Ulps::Incomparable => (true, "not comparable".into()),
+                        };
+                        let found = Equal {
+                            sums: sums && difference.output == "o",
+                            at: format!("{}[{}] is {apart}", difference.output, it.index),
+                        };
+                        if found.sums {
+                            return Some(found);
+                        }
+                        near.get_or_insert(found);
+                    }
                 }
             }
         }
-        None
+        near
     }
 
     /// Queries with many lanes, and with two: a sum of two has one order.
@@ -168,35 +192,48 @@ impl Look<'_> {
         })
     }
 
+    /// The least length at which anything differs, in f32 outputs if the kernels have them, else in the case's own.
+    fn first_length(&mut self, longest: u32) -> Option<u32> {
+        [true, false].into_iter().find_map(|wide| self.scan(longest, wide))
+    }
+
     /// Scans lengths upwards; where that would take too long, halves the range first.
-    fn first_length(&mut self, longest: u32) -> Option<Onset> {
+    fn scan(&mut self, longest: u32, wide: bool) -> Option<u32> {
         let (mut low, mut high) = (1, longest);
-        let draws = SEEDS as usize * REGIMES.len();
-        while ((high - low) as usize + 1) * draws > CHECKS / 2 {
+        while ((high.saturating_sub(low)) as usize + 1) * draws(1).count() > CHECKS / 4 {
             let middle = low + (high - low) / 2;
-            match self.at(middle) {
-                Some(_) => high = middle,
-                None => low = middle + 1,
-            }
+            if self.differs_at(middle, wide) { high = middle } else { low = middle + 1 }
         }
-        (low..=high).find_map(|length| self.at(length))
+        (low..=high).find(|&length| self.differs_at(length, wide))
     }
 
     /// Whether anything differs at a length.
-    fn at(&mut self, length: u32) -> Option<Onset> {
-        let mut found = None;
-        for (regime, seed) in draws(length) {
+    fn differs_at(&mut self, length: u32, wide: bool) -> bool {
+        draws(length).any(|(regime, seed)| {
             let mut case = shortened(&self.trial.case, length);
             case.data = Data::Drawn { seed, regime };
-            let differences = self.differences(case);
-            if differences.iter().any(|it| it.output == "o") {
-                return Some(Onset { length, only_lse: false });
+            if wide {
+                design::wide_output(&mut case);
             }
-            if !differences.is_empty() {
-                found = Some(Onset { length, only_lse: true });
+            !self.differences(case).is_empty()
+        })
+    }
+
+    /// Whether anything differs where scores rise (above zero) or fall from key to key: in an online softmax that goes forward the running
+    /// maximum stands still from the first block on where they fall, and in one that goes backward where they rise.
+    fn stairs(&mut self, longest: u32, direction: f64) -> bool {
+        let step = direction * STAIRS / f64::from(longest.max(1));
+        (1..=2 * SEEDS).flat_map(|seed| [(seed, true), (seed, false)]).any(|(seed, wide)| {
+            let mut case = self.trial.case.clone();
+            case.problem.alibi_slopes = None;
+            case.problem.sinks = None;
+            case.data = Data::Drawn { seed, regime: Regime::Normal };
+            let mut case = design::with(self.pair, &case, |problem, inputs| design::stairs(problem, inputs, step));
+            if wide {
+                design::wide_output(&mut case);
             }
-        }
-        found
+            !self.differences(case).is_empty()
+        })
     }
 }
 

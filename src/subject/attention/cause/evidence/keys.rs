@@ -85,7 +85,7 @@ fn first_wrong(looker: &mut Looker<'_>, run: &Run, case: &Case, exact: bool) -> 
             Values::Head(head) => design::one_head(&mut inputs.v, head),
         });
         let Some(looked) = looker.run(run, &case) else { continue };
-        let wrong = [unreached(looker, &looked), looker.inexplicable(run, &looked, exact)];
+        let wrong = [impossible(looker, run, &looked), looker.inexplicable(run, &looked, exact)];
         let Some(wrong) = wrong.into_iter().flatten().min_by_key(rank) else { continue };
         let rank = rank(&wrong);
         if best.as_ref().is_none_or(|(least, _)| rank < *least) {
@@ -98,12 +98,14 @@ fn first_wrong(looker: &mut Looker<'_>, run: &Run, case: &Case, exact: bool) -> 
     best.map(|(_, best)| best)
 }
 
-/// A weight of zero where no arithmetic can flush the true one. The bound of long 16-bit sums is wider than the weights themselves.
-fn unreached(looker: &mut Looker<'_>, looked: &Looked) -> Option<Inaccuracy> {
+/// What no bound is needed for: a number above zero made of zeros, or a weight of zero where no arithmetic can flush the true one. The
+/// bound of low scores, or of long 16-bit sums, is as wide as the weights themselves.
+fn impossible(looker: &mut Looker<'_>, run: &Run, looked: &Looked) -> Option<Inaccuracy> {
     let problem = &looked.case.problem;
     let inputs = &looked.inputs;
-    looker.oracle.begin(problem, &inputs.q, &inputs.k, &inputs.v);
     let d_v = problem.d_v as usize;
+    let mut lost = None;
+    let mut loaded = false;
     for (n, sequence) in problem.sequences.iter().enumerate() {
         for i in 0..sequence.q {
             let row = inputs.q_start[n] + i as usize;
@@ -113,30 +115,44 @@ fn unreached(looker: &mut Looker<'_>, looked: &Looked) -> Option<Inaccuracy> {
             for head in 0..problem.q_heads() {
                 let (_, scale) = problem.kv_scales(head / problem.group_ids.len());
                 let least = LEAST_WEIGHT * f64::from(scale).max(1.0);
-                let truth = looker.oracle.row(n, i, head, &[]);
-                for (lane, truth) in truth.o.iter().enumerate() {
-                    let bits = looked.produced.o.row(row)[head * d_v + lane];
-                    if problem.out_dtype.to_f64(bits) == 0.0 && truth.value - truth.radius >= least {
-                        return Some(Inaccuracy {
-                            // Sides do not matter here.
-                            path: crate::finding::Path::Train,
-                            output: "o",
-                            dtype: problem.out_dtype,
-                            index: element_index(problem, row, head * d_v + lane),
-                            bits,
-                            truth: Some(problem.out_dtype.round_f64(truth.value)),
-                            error: truth.value,
-                            bound: 0.0,
-                            ulp: 1.0,
-                            exceeding: 1,
-                            judged: 1,
-                        });
+                let results = &looked.produced.o.row(row)[head * d_v..(head + 1) * d_v];
+                if !loaded {
+                    looker.oracle.begin(problem, &inputs.q, &inputs.k, &inputs.v);
+                    loaded = true;
+                }
+                let truths: Vec<f64> =
+                    looker.oracle.row(n, i, head, &[]).o.iter().map(|truth| (truth.value - truth.radius).max(0.0)).collect();
+                for (lane, (&bits, truth)) in results.iter().zip(truths).enumerate() {
+                    let value = problem.out_dtype.to_f64(bits);
+                    let wrong = |truth: f64| Inaccuracy {
+                        path: run.path,
+                        output: "o",
+                        dtype: problem.out_dtype,
+                        index: element_index(problem, row, head * d_v + lane),
+                        bits,
+                        truth: Some(problem.out_dtype.round_f64(truth)),
+                        error: (value - truth).abs(),
+                        bound: 0.0,
+                        ulp: 1.0,
+                        exceeding: 1,
+                        judged: 1,
+                    };
+                    if truth == 0.0 && value != 0.0 && value.is_finite() {
+                        let reached = wrong(0.0);
+                        // Asks the oracle about another problem.
+                        loaded = false;
+                        if !valid(looker, looked, &reached) {
+                            return Some(reached);
+                        }
+                    }
+                    if value == 0.0 && truth >= least {
+                        lost.get_or_insert_with(|| wrong(truth));
                     }
                 }
             }
         }
     }
-    None
+    lost
 }
 
 fn finite(wrong: &Inaccuracy) -> bool {

@@ -3,8 +3,10 @@
 //! In this order, and the first that decides is the cause. Dead slots: results that change with what they hold. Keys: with all scores
 //! equal, then with the case's own, one-hot values show the weight of every key, constant ones the head that was read; a weight that no
 //! 16-bit arithmetic explains is semantics, unless it is right wherever the running maximum stands still. Accuracy: right keys and an error
-//! that a coarser arithmetic explains is precision. Boundaries: two runs that both lie within their bounds differ in order if they differ
-//! where nothing is ever rescaled, and in blocking if they differ only where the maximum moves, from some length on.
+//! that a coarser arithmetic explains is precision. Boundaries: two runs that both lie within their bounds differ in precision if a sum of
+//! two shows it; in order if they differ where nothing is ever rescaled (equal scores, or the largest first as well as last); and in
+//! blocking if they differ only where the maximum moves, from some length on. Blocks that are summed by themselves, or visited from the
+//! last, are cut otherwise *and* summed otherwise: that is called order, since only the tree of the sums tells it apart.
 
 mod accuracy;
 mod boundary;
