@@ -15,8 +15,8 @@ const SEEDS: u64 = 4;
 /// Checks that one look may take. Lengths up to a few hundred are scanned one by one with all draws.
 const CHECKS: usize = 6000;
 
-/// How far scores rise or fall over all keys, in natural units: every weight is seen in a 16-bit result.
-const STAIRS: f64 = 4.0;
+/// How far scores rise or fall over all keys, in natural units: by less and by more than what a lazy rescale waits for.
+const STAIRS: [f64; 4] = [0.5, 2.0, 8.0, 24.0];
 
 /// With equal scores every weight is one and every rescale a product with one, so that two kernels of the same order hold the same sums. What
 /// then still differs is how the sum is divided (two roundings at most on each side) and stored (one): at most 4 ULP apart.
@@ -222,8 +222,8 @@ impl Look<'_> {
     /// Whether anything differs where scores rise (above zero) or fall from key to key: in an online softmax that goes forward the running
     /// maximum stands still from the first block on where they fall, and in one that goes backward where they rise.
     fn stairs(&mut self, longest: u32, direction: f64) -> bool {
-        let step = direction * STAIRS / f64::from(longest.max(1));
-        (1..=2 * SEEDS).flat_map(|seed| [(seed, true), (seed, false)]).any(|(seed, wide)| {
+        let draws = (1..=2 * SEEDS).flat_map(|seed| STAIRS.map(|height| (seed, direction * height / f64::from(longest.max(1)))));
+        draws.flat_map(|(seed, step)| [(seed, step, true), (seed, step, false)]).any(|(seed, step, wide)| {
             let mut case = self.trial.case.clone();
             case.problem.alibi_slopes = None;
             case.problem.sinks = None;
