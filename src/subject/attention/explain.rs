@@ -2,7 +2,7 @@
 //!
 //! `replay` prints it and the snapshots hold it, so it has no times and no paths but the one it is given.
 
-use super::cause::{Cause, cause};
+use super::cause::{self, Cause};
 use super::check::Pair;
 use super::drive::{Observed, Poison};
 use super::fault_text::in_words;
@@ -28,9 +28,8 @@ use std::fmt::Write;
 /// Characters of a kernel's name that are shown: a reference kernel's has room for every field.
 const NAME: usize = 4000;
 
-/// Said instead of a cause where one of the two is no reference kernel.
-const UNKNOWN_OUTSIDE: &str =
-    "cause: unknown: only reference kernels show their steps; `lastbit probe K` says which arithmetic kernel K follows";
+/// Said after an unknown cause where one of the two is no reference kernel.
+const PROBE: &str = "`lastbit probe K` says which arithmetic kernel K follows";
 
 /// A verdict and its explanation.
 pub struct Explanation {
@@ -94,17 +93,18 @@ pub fn explain_with(pair: &Pair, trial: &Trial, command: &str, expected: Option<
             for line in &runs.launches {
                 let _ = writeln!(text, "{line}");
             }
-            the_cause = cause(pair, trial, headline, &runs.recipes, &mut scratch);
+            let found = cause::find(pair, trial, headline, &runs.recipes, &mut scratch);
             if headline.kind().is_failure() {
                 let outside = Path::BOTH.into_iter().any(|path| pair.side(path).reference.is_none());
-                let _ = match &the_cause {
-                    Some(cause) => writeln!(text, "cause: {cause}"),
+                let _ = match &found {
+                    Ok(cause) => writeln!(text, "cause: {cause}"),
                     // A fault has said what it is.
-                    None if outside && headline.kind() == Kind::Fault => Ok(()),
-                    None if outside => writeln!(text, "{UNKNOWN_OUTSIDE}"),
-                    None => writeln!(text, "cause: unknown"),
+                    Err(_) if outside && headline.kind() == Kind::Fault => Ok(()),
+                    Err(unknown) if outside => writeln!(text, "cause: {unknown}; {PROBE}"),
+                    Err(unknown) => writeln!(text, "cause: {unknown}"),
                 };
             }
+            the_cause = found.ok();
         }
     }
     for reason in &verdict.left_out {

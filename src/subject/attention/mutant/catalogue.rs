@@ -221,7 +221,7 @@ catalogue! {
         source: "vllm-project/vllm#28181, vllm-project/vllm#39148, flashinfer-ai/flashinfer#4051",
         edit: "splits that show the row no key are merged as (0, -inf) instead of skipped; two of them first make NaN",
         silent: "fewer than two splits without a key before the row's first",
-        cause: CauseKind::Semantics,
+        cause: CauseKind::Blocking,
         settings: &[("grid.split", "fixed_size(4)")],
         smallest: include_str!("../../../../corpora/mutants/C-M4.case"),
     }
@@ -261,7 +261,7 @@ catalogue! {
         source: "ohdearquant/lattice#361",
         edit: "masked keys inside a visited tile get the score -1e4 instead of -inf",
         silent: "every visible score is above -1e4 + 104, or no tile holds a masked key",
-        cause: CauseKind::Precision,
+        cause: CauseKind::Semantics,
         settings: &[("softmax.block", "4")],
         smallest: include_str!("../../../../corpora/mutants/C-M8.case"),
     }
