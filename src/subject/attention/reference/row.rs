@@ -197,6 +197,7 @@ impl Row {
                 let dots = sum::dot(&arithmetic.numerics.score, q, lanes, scratch);
                 for (key, dot) in (first..).zip(dots) {
                     if self.keys.contains(&key) {
+                        recorder.record(|| Label::Dot { key }, dot);
                         let score = arithmetic.score(dot, head, self.position, key);
                         recorder.record(|| Label::Score { key }, score);
                         self.scores.push(score);
@@ -263,8 +264,14 @@ impl Row {
         }
         self.rounded.clear();
         self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
+        if R::ON {
+            for (key, &w) in keys.clone().zip(&self.rounded) {
+                recorder.record(|| Label::Rounded { key }, w);
+            }
+        }
         let terms = if numerics.rowsum.of == SumOf::P { &*weights } else { &self.rounded };
         let block = sum::row_sum(&numerics.rowsum, terms, slot, scratch);
+        recorder.record(|| Label::BlockSum { keys: keys.clone() }, block);
         self.sum = numerics.rowsum.acc.squeeze(self.sum + block);
         recorder.record(|| Label::RowSum { keys }, self.sum);
     }
@@ -311,12 +318,15 @@ impl Row {
             recorder.record(|| Label::Max { keys: keys.clone() }, self.max);
         }
         if numerics.probs.normalised {
-            self.normalise(arithmetic, &keys);
+            self.normalise(arithmetic, &keys, recorder);
         } else {
             self.weigh(arithmetic, self.done, scratch, recorder);
         }
         sum::weighted_values(&numerics.value, &self.rounded, gathered.values(&keys), slot, &mut self.acc, scratch);
         if R::ON {
+            for (lane, &x) in sum::block_values(&numerics.value, scratch, self.acc.len()).iter().enumerate() {
+                recorder.record(|| Label::BlockValue { keys: keys.clone(), lane }, x);
+            }
             for (lane, &x) in self.acc.iter().enumerate() {
                 recorder.record(|| Label::Accumulator { keys: keys.clone(), lane }, x);
             }
@@ -328,12 +338,17 @@ impl Row {
     }
 
     /// One cell's weights divided by the row sum, a sink's share included, and rounded.
-    fn normalise(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>) {
+    fn normalise<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>, recorder: &mut R) {
         let (_, factor, sum) = self.with_sink(arithmetic);
         let index = self.index(keys);
         let format = arithmetic.numerics.probs.dtype;
         self.rounded.clear();
         self.rounded.extend(self.weights[index].iter().map(|&w| format.squeeze(w * factor / sum)));
+        if R::ON {
+            for (key, &p) in keys.clone().zip(&self.rounded) {
+                recorder.record(|| Label::Probability { key }, p);
+            }
+        }
     }
 
     /// The natural maximum once the sink has joined, what that multiplies earlier sums with, and the row sum.
@@ -372,7 +387,7 @@ impl Row {
         let lse = if self.layout.cells.is_empty() {
             self.finish_empty(arithmetic)
         } else if arithmetic.unsplit() {
-            self.finish_unsplit(arithmetic)
+            self.finish_unsplit(arithmetic, recorder)
         } else {
             self.finish_split(arithmetic, recorder)
         };
@@ -409,8 +424,11 @@ impl Row {
         }
     }
 
-    fn finish_unsplit(&mut self, arithmetic: &Arithmetic<'_>) -> f32 {
+    fn finish_unsplit<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
         let (max, factor, sum) = self.with_sink(arithmetic);
+        if R::ON && arithmetic.attributes.sinks.is_some() {
+            recorder.record(|| Label::SinkSum, sum);
+        }
         if arithmetic.numerics.probs.normalised {
             self.acc.iter_mut().for_each(|x| *x *= arithmetic.on_output);
         } else {
