@@ -7,7 +7,7 @@ use super::verdict::number;
 use crate::number::Dtype;
 use crate::subject::attention::reference::trace::{Definition, Stage, Step, Trace, steps};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -77,12 +77,15 @@ impl Divergence {
         let structure = structure(&first.cells(), &second.cells(), names);
         let value = laid.common.iter().find(|step| step.differs()).cloned();
         let place = |step: &Step| (step.definition.stage, step.block.as_ref().map_or(0, |block| block.start));
-        // With the same cuts, numbers of one run alone may only be in units of their own; and past the first value they say nothing new.
-        let telling = |step: &&Step| {
-            let stage = step.definition.stage;
-            structure.is_some() || stage > Stage::Score && value.as_ref().is_some_and(|value| stage < value.definition.stage)
-        };
-        let alone = (0..2).filter_map(|run| Some((run, laid.alone[run].iter().find(telling)?)));
+        // The same step in other units, or against another maximum, is no step of one run alone. Where the cuts are the same, what only one
+        // run does says something new up to the first value.
+        let taken =
+            [1, 0].map(|other: usize| laid.alone[other].iter().map(|it| it.definition.at_large()).collect::<HashSet<_>>());
+        let shared =
+            |run: usize, step: &Step| step.definition.stage != Stage::Rescale && taken[run].contains(&step.definition.at_large());
+        let before = |step: &Step| value.as_ref().is_none_or(|value| step.definition.stage < value.definition.stage);
+        let telling = |run: usize, step: &Step| (structure.is_some() || before(step)) && !shared(run, step);
+        let alone = (0..2).filter_map(|run| Some((run, laid.alone[run].iter().find(|step| telling(run, step))?)));
         let alone = alone.min_by_key(|&(run, step)| (place(step), run)).map(|(run, step)| (run, step.clone()));
         (structure.is_some() || value.is_some()).then_some(Divergence { structure, alone, value })
     }

@@ -37,7 +37,6 @@ const LONGEST: u32 = 40;
 #[derive(Default)]
 struct Line {
     steps: usize,
-    differing: usize,
     apart: f64,
     /// Of each side from the exact value, over the steps that were asked for; NaN where there was none.
     wrong: [Option<f64>; 2],
@@ -104,16 +103,22 @@ fn measure(steps: &Steps, stages: &[Stage], exact: &mut Option<Exact<'_>>) -> Li
     };
     let whole = exact.as_ref().map_or(0, |exact| exact.steps.visible().len() as u64);
     let cost = |step: &Common| match step.definition.keys.as_slice() {
+        // The largest score needs no sum.
+        _ if step.definition.stage == Stage::Maximum => 1,
         [] => whole,
         keys => keys.iter().map(|keys| u64::from(keys.end - keys.start)).sum(),
     };
     let total: u64 = common.iter().map(|step| cost(step)).sum();
-    let differing: u64 = common.iter().filter(|step| step.differs()).map(|step| cost(step)).sum();
-    let stride = (differing / TERMS + 1) as usize;
+    // Where all are too many: those that differ, or all where none does, at even distances.
+    let any = common.iter().any(|step| step.differs());
+    let wanted = |step: &Common| total <= TERMS || step.differs() || !any;
+    let of_wanted: u64 = common.iter().filter(|step| wanted(step)).map(|step| cost(step)).sum();
+    let stride = (of_wanted.saturating_sub(1) / TERMS + 1) as usize;
+    let mut met = 0;
     for step in &common {
         let differs = step.differs();
-        line.differing += usize::from(differs);
-        let asked = total <= TERMS || differs && line.differing % stride == 1 % stride;
+        let asked = wanted(step) && met % stride == 0;
+        met += usize::from(wanted(step));
         let truth = exact.as_mut().filter(|_| asked).and_then(|exact| exact.of(&step.definition));
         let [a, b] = step.bits.map(|bits| f64::from(f32::from_bits(bits)));
         if differs {
@@ -153,7 +158,23 @@ fn ulps(x: f64) -> String {
         x if x < 0.005 => "<0.01".into(),
         x if x < 100.0 => format!("{x:.2}"),
         x if x < 1e6 => format!("{x:.0}"),
-        x if x.is_finite() => format!("{x:.1e}"),
-        _ => "no end".into(),
+        x => format!("{x:.1e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_grows_by_one_for_each_doubling() {
+        let lengths = [0.0, 1e-9, 1.0, 1.9, 2.0, 3.9, 4.0, 1024.0, f64::INFINITY].map(length);
+        assert_eq!(lengths, [0, 1, 1, 1, 2, 2, 3, 11, LONGEST as usize]);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let shown = [0.0, 1e-9, 0.25, 99.5, 32768.0, 8.4e6, f64::INFINITY].map(ulps);
+        assert_eq!(shown, ["0", "<0.01", "0.25", "99.50", "32768", "8.4e6", "inf"]);
     }
 }

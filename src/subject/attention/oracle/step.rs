@@ -31,6 +31,8 @@ pub struct Steps<'a> {
     visible: Range<u32>,
     /// Of every key of the sequence.
     scores: Vec<Score>,
+    /// Near enough to order keys by.
+    rough: Vec<f64>,
     /// The largest of them and the sink: weights are held against it, so that none overflows.
     largest: Option<Reference>,
     cap: f64,
@@ -48,9 +50,10 @@ impl<'a> Steps<'a> {
         let kv_head = head / problem.group_ids.len().max(1);
         let scale = |scales: &[f32]| f64::from(scales[if scales.len() > 1 { kv_head } else { 0 }]);
         let (k_scale, v_scale) = problem.fp8_kv.as_ref().map_or((1.0, 1.0), |kv| (scale(&kv.k_scales), scale(&kv.v_scales)));
-        let scores = (0..row.n).map(|n| exact::score(&row, n)).collect();
+        let scores: Vec<Score> = (0..row.n).map(|n| exact::score(&row, n)).collect();
         let (cap, weights) = (row.cap.unwrap_or(1.0), [const { None }; PRECISIONS.len()]);
-        let mut steps = Steps { row, visible, scores, largest: None, cap, k_scale, v_scale, weights };
+        let rough = scores.iter().map(|score| score.evaluate(64, cap).to_f64()).collect();
+        let mut steps = Steps { row, visible, scores, rough, largest: None, cap, k_scale, v_scale, weights };
         steps.largest = steps.find_largest();
         Some(steps)
     }
@@ -62,7 +65,7 @@ impl<'a> Steps<'a> {
 
     /// A key's score, near enough to order keys by; `None` beyond the sequence.
     pub fn rough_score(&self, key: u32) -> Option<f64> {
-        Some(self.scores.get(key as usize)?.evaluate(64, self.cap).to_f64())
+        self.rough.get(key as usize).copied()
     }
 
     /// `q . k` of a key, perhaps times the softmax scale; of keys `as_stored` in 8 bits, or times their scale.
@@ -163,7 +166,7 @@ impl<'a> Steps<'a> {
     }
 
     fn find_largest(&self) -> Option<Reference> {
-        let best = (0..self.row.n as u32).filter_map(|key| Some((key, self.rough_score(key)?)));
+        let best = (0..).zip(self.rough.iter().copied());
         let best = best.fold(None::<(u32, f64)>, |best, it| if best.is_none_or(|best| it.1 > best.1) { Some(it) } else { best });
         match (best, self.row.sink) {
             (Some((_, score)), Some(sink)) if sink > score => Some(Reference::Number(sink)),

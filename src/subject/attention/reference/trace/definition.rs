@@ -121,6 +121,11 @@ impl Definition {
         Definition { stage, keys: Vec::new(), lane: None, against: None, before: None, sink: false, unit: Unit::default() }
     }
 
+    /// The step, in whatever units and against whatever maximum.
+    pub fn at_large(&self) -> (Stage, &[Range<u32>], Option<usize>) {
+        (self.stage, &self.keys, self.lane)
+    }
+
     /// Its place in the order of the mathematics, but for the block of a rescale factor.
     pub(super) fn place(&self) -> (Stage, u32, u32, usize) {
         let count = self.keys.iter().map(|keys| keys.end - keys.start).sum();
