@@ -136,6 +136,7 @@ impl Definition {
 /// `keys 0..4`, `key 4`, `keys 0..4 and 12..16`.
 pub(super) fn keys_in_words(keys: &[Range<u32>]) -> String {
     match keys {
+        [] => "no key".into(),
         [one] if one.end - one.start == 1 => format!("key {}", one.start),
         _ => {
             let ranges: Vec<String> = keys.iter().map(|keys| format!("{}..{}", keys.start, keys.end)).collect();

@@ -78,6 +78,11 @@ pub enum Label {
         /// Value lane.
         lane: usize,
     },
+    /// The log-sum-exp of a split without a key, which takes part in the merge all the same.
+    EmptySplit {
+        /// It stands before those with keys, else behind them.
+        before: bool,
+    },
     /// The log-sum-exp after merging partial `right` into partial `left`.
     MergedLse {
         /// Partial that receives.

@@ -191,6 +191,11 @@ impl Reader {
                 definition.keys = self.parts.get(*part).map(|part| part.0.clone()).unwrap_or_default();
                 definition.lane = Some(*lane);
             }
+            Label::EmptySplit { before } => {
+                let at = if *before { 0 } else { self.parts.len() };
+                self.parts.insert(at, (Vec::new(), false));
+                definition.stage = Stage::PartialLse;
+            }
             Label::Merged { left, right, lane } => {
                 (definition.keys, definition.sink) = self.merged(*left, *right);
                 definition.stage = Stage::Merged;
