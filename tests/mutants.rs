@@ -274,7 +274,7 @@ fn traces_run_the_faulty_code() {
             let Ok(produced) = drive(&kernel, path, case, Poison::Nan, Some(&mut observer)) else { continue };
             let (d_v, heads) = (case.problem.d_v as usize, case.problem.q_heads());
             for ((row, head), trace) in traces {
-                let place = |label: &Label| trace.0.iter().find(|step| step.label == *label).map(|step| step.bits);
+                let place = |label: &Label| trace.events.iter().find(|step| step.label == *label).map(|step| step.bits);
                 let stored: Vec<_> = (0..d_v).map(|lane| place(&Label::Store { lane })).collect();
                 let o = &produced.o.row(row)[head * d_v..(head + 1) * d_v];
                 let o: Vec<_> = o.iter().map(|&bits| Some(case.problem.out_dtype.to_f32(bits).to_bits())).collect();

@@ -28,7 +28,7 @@ use row::{Arithmetic, Row};
 use std::cell::RefCell;
 use std::ops::Range;
 use sum::SumScratch;
-use trace::{Recorder, Silent, Trace};
+use trace::{Form, Recorder, Silent, Trace};
 use view::{Entry, Gathered, View};
 
 /// Buffers kept between calls, so that inner loops do not allocate.
@@ -91,7 +91,7 @@ impl Reference {
         }
         let facts = entry.facts(&view);
         let rows = if acting.by_tile() { facts.tile(row) } else { row..row + 1 };
-        let mut trace = Trace::default();
+        let mut trace = Trace::new(Form::of(&acting.numerics, &view.attributes));
         let work = Work { rows, heads: head..head + 1, traced: row };
         with_scratch(|scratch| acting.compute(&view, entry, &work, scratch, &mut trace, &mut |_, _, _, _| {}));
         Some(trace)

@@ -227,6 +227,7 @@ impl Row {
                 let dots = sum::dot(&arithmetic.numerics.score, q, lanes, scratch);
                 for (key, dot) in (first..).zip(dots) {
                     if self.keys.contains(&key) {
+                        recorder.record(|| Label::Dot { key }, dot);
                         self.scores.push(arithmetic.score(dot, head, self.position, key));
                     }
                 }
@@ -306,6 +307,11 @@ impl Row {
         }
         self.rounded.clear();
         self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
+        if R::ON {
+            for (key, &w) in keys.clone().zip(&self.rounded) {
+                recorder.record(|| Label::Rounded { key }, w);
+            }
+        }
         let mut terms = if numerics.rowsum.of == SumOf::P { &*weights } else { &self.rounded };
         let padded;
         if self.flaw.padding > 0 && keys.end == self.flaw.end {
@@ -313,6 +319,7 @@ impl Row {
             terms = &padded;
         }
         let block = sum::row_sum(&numerics.rowsum, terms, slot, scratch);
+        recorder.record(|| Label::BlockSum { keys: keys.clone() }, block);
         self.sum = numerics.rowsum.acc.squeeze(self.sum + block);
         recorder.record(|| Label::RowSum { keys }, self.sum);
     }
@@ -359,7 +366,7 @@ impl Row {
             recorder.record(|| Label::Max { keys: keys.clone() }, self.max);
         }
         if numerics.probs.normalised {
-            self.normalise(arithmetic, &keys);
+            self.normalise(arithmetic, &keys, recorder);
         } else {
             self.weigh(arithmetic, self.done, scratch, recorder);
         }
@@ -368,6 +375,9 @@ impl Row {
             self.acc.iter_mut().zip(&arithmetic.unused).for_each(|(x, &product)| *x += product);
         }
         if R::ON {
+            for (lane, &x) in sum::block_values(&numerics.value, scratch, self.acc.len()).iter().enumerate() {
+                recorder.record(|| Label::BlockValue { keys: keys.clone(), lane }, x);
+            }
             for (lane, &x) in self.acc.iter().enumerate() {
                 recorder.record(|| Label::Accumulator { keys: keys.clone(), lane }, x);
             }
@@ -379,12 +389,17 @@ impl Row {
     }
 
     /// One cell's weights divided by the row sum, a sink's share included, and rounded.
-    fn normalise(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>) {
+    fn normalise<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>, recorder: &mut R) {
         let (_, factor, sum) = self.with_sink(arithmetic);
         let index = self.index(keys);
         let format = arithmetic.numerics.probs.dtype;
         self.rounded.clear();
         self.rounded.extend(self.weights[index].iter().map(|&w| format.squeeze(w * factor / sum)));
+        if R::ON {
+            for (key, &p) in keys.clone().zip(&self.rounded) {
+                recorder.record(|| Label::Probability { key }, p);
+            }
+        }
     }
 
     /// The natural maximum once the sink has joined, what that multiplies earlier sums with, and the row sum.
@@ -425,7 +440,7 @@ impl Row {
         let lse = if self.layout.cells.is_empty() && self.flaw.empty_splits == [0; 2] {
             self.finish_empty(arithmetic)
         } else if arithmetic.unsplit() {
-            self.finish_unsplit(arithmetic)
+            self.finish_unsplit(arithmetic, recorder)
         } else {
             self.finish_split(arithmetic, recorder)
         };
@@ -463,8 +478,11 @@ impl Row {
         }
     }
 
-    fn finish_unsplit(&mut self, arithmetic: &Arithmetic<'_>) -> f32 {
+    fn finish_unsplit<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
         let (max, factor, sum) = self.with_sink(arithmetic);
+        if R::ON && arithmetic.attributes.sinks.is_some() {
+            recorder.record(|| Label::SinkSum, sum);
+        }
         if arithmetic.numerics.probs.normalised {
             self.acc.iter_mut().for_each(|x| *x *= arithmetic.on_output);
         } else {
@@ -488,6 +506,11 @@ impl Row {
             self.partials.splice(0..0, std::iter::repeat_n(0.0, before * d));
             self.partial_lse.extend(std::iter::repeat_n(f32::NEG_INFINITY, behind));
             self.partials.extend(std::iter::repeat_n(0.0, behind * d));
+            if R::ON {
+                for n in 0..before + behind {
+                    recorder.record(|| Label::EmptySplit { before: n < before }, f32::NEG_INFINITY);
+                }
+            }
         }
         match arithmetic.numerics.grid.merge_under(arithmetic.attributes.context) {
             Merge::Sequential if self.flaw.merged_back => {
