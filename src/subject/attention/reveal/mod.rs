@@ -30,7 +30,7 @@ pub use plan::Plan;
 pub use reading::{Reading, merge_words, readings};
 
 use super::Case;
-use super::capabilities::{Format, HeadDims};
+use super::capabilities::Format;
 use super::implementation::Implementation;
 use super::probe::terms::Terms;
 use crate::finding::Path;
@@ -102,12 +102,7 @@ pub struct Orders {
 ///
 /// # Errors
 /// In words, when the options ask for what the kernel does not declare.
-pub fn orders(
-    name: &str,
-    kernel: &Implementation,
-    options: &Options,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Orders, String> {
+pub fn orders(name: &str, kernel: &Implementation, options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Orders, String> {
     let terms = Terms::of(kernel);
     let format = format(&terms, options.dtype)?;
     let head_dims = head_dims(&terms, options.head_dim)?;
@@ -123,7 +118,9 @@ pub fn orders(
         }
     }
     // Pages, padding and company leave a dot product alone: one plan for each path.
-    for plan in [Plan::Prefill, Plan::DenseRight, Plan::Decode, Plan::ContiguousDecode].into_iter().filter(|it| plans.contains(it)) {
+    for plan in
+        [Plan::Prefill, Plan::DenseRight, Plan::Decode, Plan::ContiguousDecode].into_iter().filter(|it| plans.contains(it))
+    {
         let taken = asked.iter().any(|it| it.product == Product::Qk && it.plan.path() == plan.path() && it.answer.is_ok());
         if !taken {
             progress(&format!("{plan}, {} head-dim lanes", head_dims.0));
@@ -164,11 +161,7 @@ fn format(terms: &Terms<'_>, dtype: Option<Dtype>) -> Result<Format, String> {
 fn head_dims(terms: &Terms<'_>, d: Option<u32>) -> Result<(u32, u32), String> {
     let Some(d) = d else { return Ok(terms.head_dims()) };
     match &terms.capabilities.head_dims {
-        Some(dims) if !dims.allow(d, d) => Err(format!("the kernel takes head dims {}, not {d}", declared(dims))),
+        Some(dims) if !dims.allow(d, d) => Err(format!("the kernel takes head dims {dims}, not {d}")),
         _ => Ok((d, d)),
     }
-}
-
-fn declared(dims: &HeadDims) -> String {
-    dims.to_string()
 }

@@ -6,7 +6,7 @@ use super::scores::Scores;
 use super::stand::Stand;
 use super::unrounded::joined;
 use super::values::Values;
-use super::weights::{Weights, nobody};
+use super::weights::Weights;
 use crate::number::Dtype;
 use crate::reveal::{Arithmetic, Established, Mask, Refusal, Revealed, Summation, replay, reveal};
 use crate::source::{Choose, Source, Stream};
@@ -179,9 +179,7 @@ fn sum_of(
     finishing: Finishing,
     accumulator: Option<Dtype>,
 ) -> Result<Revealed, Refusal> {
-    first_that_counts(accumulators(accumulator), |accumulator| {
-        tree_of(&mut Values::new(stand, weights, finishing, accumulator))
-    })
+    first_that_counts(accumulators(accumulator), |accumulator| tree_of(&mut Values::new(stand, weights, finishing, accumulator)))
 }
 
 /// One sum, nothing merged.
@@ -273,7 +271,7 @@ fn graft(tree: &Tree, parts: &[Tree]) -> Tree {
 /// Runs random values of all keys through the plan and through the whole tree; how many draws gave the same bits before one did not.
 fn replay_merged(stand: &mut Stand<'_>, merging: &Merging, merges: &Tree, orders: &[(Order, Finishing)]) -> Result<u32, Refusal> {
     let keys = stand.keys();
-    Weights::all(stand).put(stand, &nobody());
+    Weights::all(stand).put(stand);
     let (inputs, output) = (stand.inputs(), stand.output());
     let precision = inputs.precision();
     for draw in 0..DRAWS {
@@ -306,11 +304,7 @@ fn replay_merged(stand: &mut Stand<'_>, merging: &Merging, merges: &Tree, orders
 }
 
 /// The order over head-dim lanes in a score.
-pub(super) fn over_lanes(
-    stand: &mut Stand<'_>,
-    declared: Option<&Numerics>,
-    base: LseBase,
-) -> Result<Order, Unknown> {
+pub(super) fn over_lanes(stand: &mut Stand<'_>, declared: Option<&Numerics>, base: LseBase) -> Result<Order, Unknown> {
     if !stand.has_lse() {
         return Err(Unknown::NotAsked("it gives no lse to read a score from".to_owned()));
     }
