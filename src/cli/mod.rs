@@ -10,6 +10,7 @@ mod kept_case;
 mod kernel_fields;
 mod kernels;
 mod out_folder;
+mod power;
 mod probe;
 mod progress;
 mod replay;
@@ -84,6 +85,8 @@ enum Command {
     Serve(serve::Options),
     /// Table of the changes under which kernels keep their bits
     Invariance(invariance::Options),
+    /// Whether the campaign finds planted faults, and nothing where there is none: the kill table, beside what other checks find
+    Power(power::Options),
 }
 
 /// Runs the command line and gives the exit code.
@@ -107,6 +110,7 @@ pub fn main() -> u8 {
         Command::Kernels(options) => kernels::run(&options, consent),
         Command::Serve(options) => serve::run(&options, consent),
         Command::Invariance(options) => invariance::run(&options, consent),
+        Command::Power(options) => power::run(&options),
     });
     match result {
         Ok(Ok(code)) => code,

@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Accumulator {
     /// f32, f16 or bf16.
     Of(Dtype),
-    /// f64.
+    /// f64. Its order shows under masks that swamp f64 only, which those of [`Mask::of`](super::Mask::of) do not.
     F64,
 }
 

@@ -1,12 +1,13 @@
 //! Further probes, which a tree must predict.
 
-use super::Refusal;
 use super::probe::Prober;
+use super::solve::{Loss, Solved};
+use super::{Pair, Refusal};
 use crate::source::{Source, Stream};
 use crate::tree::Tree;
 
 /// Asks as many random pairs as there are leaves; every other one with about half of the leaves present, as far as masks reach.
-pub(super) fn confirm(prober: &mut Prober<'_>, tree: &Tree) -> Result<(), Refusal> {
+pub(super) fn confirm(prober: &mut Prober<'_>, solved: &Solved) -> Result<(), Refusal> {
     let leaves = prober.leaves;
     if leaves < 3 {
         return Ok(());
@@ -27,10 +28,10 @@ pub(super) fn confirm(prober: &mut Prober<'_>, tree: &Tree) -> Result<(), Refusa
             })
             .collect();
         let counted = prober.ask(i, j, if all { None } else { Some(&present) })?;
-        let expected = under(tree, i as u32, j as u32, &present);
+        let expected = under(solved, i as u32, j as u32, &present);
         if counted != expected {
-            let pair = super::Pair { plus: i, minus: j, present: present.iter().filter(|&&here| here).count() };
-            return Err(Refusal::NotConfirmed { tree: Box::new(tree.clone()), pair, counted, expected });
+            let pair = Pair { plus: i, minus: j, present: present.iter().filter(|&&here| here).count() };
+            return Err(Refusal::NotConfirmed { tree: Box::new(solved.tree.clone()), pair, counted, expected });
         }
     }
     Ok(())
@@ -39,10 +40,10 @@ pub(super) fn confirm(prober: &mut Prober<'_>, tree: &Tree) -> Result<(), Refusa
 /// A stream of its own, so that no other draw moves these.
 const SEED: u64 = 0x636f_6e66_6972_6d00;
 
-/// Leaves present under the lowest node of a tree that holds two of its leaves.
-fn under(tree: &Tree, i: u32, j: u32, present: &[bool]) -> usize {
+/// Leaves present that are lost when the masks of two leaves meet.
+fn under(solved: &Solved, i: u32, j: u32, present: &[bool]) -> usize {
     let count = |tree: &Tree| tree.leaves().iter().filter(|&&leaf| present[leaf as usize]).count();
-    let mut node = tree;
+    let mut node = &solved.tree;
     loop {
         let (children, fused) = match node {
             Tree::Leaf(_) => return count(node),
@@ -51,11 +52,12 @@ fn under(tree: &Tree, i: u32, j: u32, present: &[bool]) -> usize {
         };
         let holder = |leaf: u32| children.iter().position(|child| child.leaves().contains(&leaf)).unwrap_or_default();
         let (a, b) = (holder(i), holder(j));
-        match a == b {
-            true => node = &children[a],
-            false if fused => return count(node),
+        node = match (a == b, fused, solved.loss) {
+            (true, ..) => &children[a],
+            (false, true, Some(Loss::Exact)) => return count(&children[a]) + count(&children[b]),
+            (false, true, _) => return count(node),
             // A running sum has met all children up to the later one.
-            false => return children[..=a.max(b)].iter().map(count).sum(),
-        }
+            (false, false, _) => return children[..=a.max(b)].iter().map(count).sum(),
+        };
     }
 }

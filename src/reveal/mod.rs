@@ -4,8 +4,8 @@
 //! terms are a small unit, term `i` is `M` and term `j` is `-M`, with `M` so large that every sum of units added to it vanishes. What
 //! meets `M` before the two cancel is lost, the rest survives: with `k` units left of `n` terms, `l = n - k` terms stand under the
 //! lowest node that holds both `i` and `j`. The terms that share the same `l` with a first term are the subtrees on its way to the
-//! root, smallest first, and each is asked in the same way; one that joins a node whose `l` counts more terms than itself and what
-//! came before shares that node: so multi-term (fused) nodes show. A running sum of `n` terms takes `n - 1` probes, a balanced tree
+//! root, smallest first, and each is asked in the same way. Where `l` is not the number of terms that have met so far, they meet in a
+//! multi-term (fused) node: more, where the node cuts off what is small beside its largest term; fewer, where it is exact. A running sum of `n` terms takes `n - 1` probes, a balanced tree
 //! `n/2 log2 n`, the worst order all `n (n - 1) / 2`.
 //!
 //! # What is checked
@@ -25,8 +25,8 @@
 //! # What is not established
 //!
 //! Addition commutes: a tree says which partial sums meet, not which stood left of the plus. Trees are given in
-//! [canonical](Tree::canonical) form. Terms that are added exactly with no rounding between them (within what the replay draws) cannot be
-//! told from a fused node that fits. Orders that depend on something else than the values (a batch size, a tuning table) hold for the
+//! [canonical](Tree::canonical) form. Partial sums in f64 are exact for all that is probed and drawn, so that their order does not show: what
+//! is summed in f64 before it is rounded is one multi-term node. Orders that depend on something else than the values (a batch size, a tuning table) hold for the
 //! call that was asked.
 //!
 //! ```
@@ -72,7 +72,6 @@ mod solve;
 pub use arithmetic::{Accumulator, Arithmetic, Fused};
 pub use mask::Mask;
 pub use refusal::{Pair, Refusal};
-pub(crate) use replay::replay;
 
 use crate::tree::Tree;
 
@@ -162,12 +161,13 @@ pub struct Established {
 /// Whatever keeps the order from being established; [`Refusal::candidate`] is the tree that the probes agreed on, if they did.
 pub fn reveal(sum: &mut dyn Summation) -> Result<Revealed, Refusal> {
     let mut prober = probe::Prober::new(sum)?;
-    let tree = solve::solve(&mut prober)?;
+    let solved = solve::solve(&mut prober)?;
     let probes = prober.probes;
-    confirm::confirm(&mut prober, &tree)?;
+    confirm::confirm(&mut prober, &solved)?;
     let confirmed = prober.probes - probes;
     let probed = prober.runs;
-    let mut established = replay(prober.sum, &tree)?;
+    let tree = solved.tree;
+    let mut established = replay::replay(prober.sum, &tree)?;
     established.confirmed = confirmed;
     established.runs += probed;
     Ok(Revealed { tree, probes, established })

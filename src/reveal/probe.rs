@@ -25,13 +25,22 @@ impl<'s> Prober<'s> {
     }
 
     /// How many leaves stand under the lowest common node of two.
-    ///
-    /// Beyond the reach of the masks the others are asked about in parts: each part says how many of its own stand there.
     pub(super) fn under(&mut self, i: usize, j: usize) -> Result<usize, Refusal> {
         if self.leaves <= self.reach.max(2) {
             return self.ask(i, j, None);
         }
-        let others: Vec<usize> = (0..self.leaves).filter(|&leaf| leaf != i && leaf != j).collect();
+        let all: Vec<usize> = (0..self.leaves).collect();
+        self.among(i, j, &all)
+    }
+
+    /// How many of a set stand under the lowest common node of two, these two included, all others being 0.
+    ///
+    /// Beyond the reach of the masks the set is asked about in parts: each part says how many of its own stand there.
+    pub(super) fn among(&mut self, i: usize, j: usize, set: &[usize]) -> Result<usize, Refusal> {
+        let others: Vec<usize> = set.iter().copied().filter(|&leaf| leaf != i && leaf != j).collect();
+        if others.is_empty() {
+            return Ok(2);
+        }
         let mut count = 2;
         for part in others.chunks(self.reach - 2) {
             let mut present = vec![false; self.leaves];

@@ -155,7 +155,7 @@ impl fmt::Display for Refusal {
             Refusal::NotATree { first, second, counted, expected } => write!(
                 f,
                 "no tree gives these counts: {counted} terms meet where terms {first} and {second} do, and the other probes say \
-                 {expected}; the order depends on the values (sorting, skipped zeros), or the sum is exact or compensated"
+                 {expected}; the order depends on the values (sorting, skipped zeros), or is not one order for all terms"
             ),
             Refusal::NotConfirmed { pair, counted, expected, .. } => write!(
                 f,

@@ -6,12 +6,11 @@ use crate::source::{Choose, Stream};
 use crate::tree::Tree;
 
 /// Runs the sum on draws of values, and looks for arithmetics under which the tree gives the same bits in all of them.
-pub(crate) fn replay(sum: &mut dyn Summation, tree: &Tree) -> Result<Established, Refusal> {
+pub(super) fn replay(sum: &mut dyn Summation, tree: &Tree) -> Result<Established, Refusal> {
     let (mask, leaves) = (sum.mask(), sum.leaves());
-    let wide = !has_fused(tree);
     let mut draws = Vec::with_capacity(DRAWS as usize);
     for draw in 0..DRAWS {
-        let values = values(&mask, leaves, draw, wide);
+        let values = values(&mask, leaves, draw);
         let (first, second) = (sum.run(&values)?, sum.run(&values)?);
         if first != second {
             return Err(Refusal::ReplayChanges { tree: Box::new(tree.clone()), draw, first, second });
@@ -63,12 +62,4 @@ fn rival(tree: &Tree, leaves: usize) -> Option<Tree> {
     let shuffled = tree.map(&|leaf| order[leaf as usize]);
     let running = Tree::sum((0..leaves as u32).map(Tree::Leaf))?;
     [shuffled, running].into_iter().map(|rival| rival.canonical()).find(|rival| rival != tree)
-}
-
-fn has_fused(tree: &Tree) -> bool {
-    match tree {
-        Tree::Leaf(_) => false,
-        Tree::Sum(children) => children.iter().any(has_fused),
-        Tree::Fused(_) => true,
-    }
 }

@@ -27,6 +27,7 @@ pub mod oracle;
 pub mod per_sequence;
 pub mod pin;
 mod plan;
+pub mod power;
 pub mod probe;
 pub mod promise;
 pub mod recipe;

@@ -19,7 +19,6 @@ mod plan;
 mod reading;
 mod scores;
 mod stand;
-mod unrounded;
 mod values;
 mod weights;
 

@@ -28,7 +28,7 @@ impl<'s, 'k> Scores<'s, 'k> {
         let key = stand.keys().start;
         // Far below whatever the terms add up to, and finite.
         let mask = Mask::of(stand.inputs(), accumulator, Dtype::F32);
-        let low = if mask.large > 1e30 { -1e25 } else { -32_768.0 };
+        let low = if stand.inputs().max_finite() > 1e30 { -1e25 } else { -32_768.0 };
         for other in stand.keys().skip(1) {
             stand.set_key(other, &vec![low; lanes]);
         }
