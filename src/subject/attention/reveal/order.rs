@@ -254,9 +254,10 @@ pub(super) fn over_lanes(stand: &mut Stand<'_>, declared: Option<&Numerics>, bas
     if !stand.has_lse() {
         return Err(Unknown::NotAsked("it gives no lse to read a score from".to_owned()));
     }
-    let store = declared.map_or(Dtype::F32, |it| it.score.store);
     let revealed = first_that_counts(accumulators(declared.map(|it| it.score.acc)), |accumulator| {
-        reveal(&mut Scores::new(stand, store, base, accumulator))
+        let mut numerics = *declared.unwrap_or(&ALIGNED);
+        numerics.score.acc = accumulator;
+        reveal(&mut Scores::new(stand, numerics, base))
     })?;
     let Revealed { tree, probes, established } = revealed;
     Ok(Order {
