@@ -12,6 +12,7 @@ mod kernels;
 mod out_folder;
 mod probe;
 mod progress;
+mod reach_report;
 mod replay;
 mod run_summary;
 mod serve;

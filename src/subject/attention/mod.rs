@@ -29,6 +29,7 @@ pub mod pin;
 mod plan;
 pub mod probe;
 pub mod promise;
+pub mod reach;
 pub mod recipe;
 pub mod reference;
 pub mod relation;
