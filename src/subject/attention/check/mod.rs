@@ -123,7 +123,7 @@ impl Pair {
         for (side, path) in sides.iter_mut().zip(Path::BOTH) {
             if oracle || pair || relations.iter().any(|it| it.path == path) {
                 let stand_in = self.side(path).stand_in(case.problem.dtype);
-                let mut watch = Watch::new(&stand_in, &inputs);
+                let mut watch = Watch::new(&stand_in, &case.problem, &inputs);
                 let mut observer = |seen: Observed<'_>| watch.see(&seen);
                 let observer = turn.then_some(&mut observer as drive::Observer<'_>);
                 match self.drive(path, case, &inputs, Poison::Nan, observer) {

@@ -54,9 +54,12 @@ impl Reasons<'_> {
             PlanFeature::SparePage => infer.lacks_form(Form::Paged),
             PlanFeature::RaggedPage => infer.lacks_form(Form::Paged).or_else(|| one_slot(infer)),
             PlanFeature::RecycledPage => {
-                // Another request comes after, or the same once more.
-                let twice = self.two_sequences().and(self.stepwise());
-                infer.lacks_form(Form::Paged).or_else(|| one_slot(infer)).or_else(|| self.rows(2)).or(twice)
+                // Another request comes after, or the same once more. With fewer than two positions for each of two, nothing is
+                // behind the last.
+                let once_more = || self.stepwise().or_else(|| self.rows(2));
+                let twice = self.two_sequences().and_then(|reason| once_more().map(|_| reason));
+                let four = || self.rows_of_any(4);
+                infer.lacks_form(Form::Paged).or_else(|| one_slot(infer)).or_else(four).or(twice)
             }
             PlanFeature::LeftPadding => {
                 self.scope().side(Path::Train).lacks_form(Form::DenseLeft).or_else(|| self.rows_of_any(2))

@@ -9,7 +9,7 @@ use crate::subject::attention::mask::Mask;
 use crate::subject::attention::numerics::{Context, Numerics, Split};
 use crate::subject::attention::recipe::{Layout, StepFacts, grid_splits};
 use crate::subject::attention::reference::{Reference, facts};
-use crate::subject::attention::{Inputs, Side};
+use crate::subject::attention::{Inputs, Problem, Side};
 
 /// What a request has done so far, in packed rows.
 #[derive(Clone, Copy)]
@@ -20,10 +20,35 @@ struct Progress {
     end: u32,
 }
 
+/// The sequences of a call, bucket padding left out.
+#[derive(Default)]
+struct Company {
+    with_rows: u32,
+    /// One has rows and keys.
+    whole: bool,
+    /// One has no rows, or no keys.
+    empty: bool,
+}
+
+impl Company {
+    fn of(sequences: impl Iterator<Item = (u32, u32)>) -> Company {
+        let mut company = Company::default();
+        sequences.for_each(|(q, kv)| company.add(q, kv));
+        company
+    }
+
+    fn add(&mut self, q: u32, kv: u32) {
+        self.with_rows += u32::from(q > 0);
+        self.whole |= q > 0 && kv > 0;
+        self.empty |= q == 0 || kv == 0;
+    }
+}
+
 /// The calls of one path, seen one by one. Splits and blocks inside the kernel are those of a reference kernel: the kernel itself, or
 /// one with the arithmetic that it declares.
 pub(in crate::subject::attention) struct Watch<'a> {
     kernel: &'a Reference,
+    problem: &'a Problem,
     inputs: &'a Inputs,
     /// By index of the sequence.
     requests: Vec<Option<Progress>>,
@@ -32,9 +57,9 @@ pub(in crate::subject::attention) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub fn new(kernel: &'a Reference, inputs: &'a Inputs) -> Self {
-        let requests = vec![None; inputs.q_start.len()];
-        Watch { kernel, inputs, requests, row: Layout::default(), reach: Reach::default() }
+    pub fn new(kernel: &'a Reference, problem: &'a Problem, inputs: &'a Inputs) -> Self {
+        let requests = vec![None; problem.sequences.len()];
+        Watch { kernel, problem, inputs, requests, row: Layout::default(), reach: Reach::default() }
     }
 
     /// What the calls so far had.
@@ -52,11 +77,12 @@ impl<'a> Watch<'a> {
             Call::Varlen(call) => {
                 let lengths = |offsets: &[u32], b: usize| offsets[b + 1] - offsets[b];
                 let batch = call.cu_seqlens_q.len() - 1;
-                self.company((0..batch).map(|b| (lengths(call.cu_seqlens_q, b), lengths(call.cu_seqlens_k, b))));
+                let sequence = |b| (lengths(call.cu_seqlens_q, b), lengths(call.cu_seqlens_k, b));
+                self.company(&Company::of((0..batch).map(sequence)));
             }
             Call::Dense(call) => {
                 let lengths = || call.lengths_q.iter().copied().zip(call.lengths_kv.iter().copied());
-                self.company(lengths());
+                self.company(&Company::of(lengths()));
                 let (seq_q, seq_kv) = (call.q.dims[1], call.k.dims[1]);
                 let padded = |(q, kv): (u32, u32)| q > 0 && kv > 0 && call.start(seq_q, q) + call.start(seq_kv, kv) > 0;
                 self.note(PlanFeature::LeftPadding, call.padding == Side::Left && lengths().any(padded));
@@ -72,44 +98,47 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Rows and keys of the sequences of a call, bucket padding left out.
-    fn company(&mut self, sequences: impl Iterator<Item = (u32, u32)>) {
-        let (mut rows, mut whole, mut empty) = (0, false, false);
-        for (q, kv) in sequences {
-            rows += u32::from(q > 0);
-            whole |= q > 0 && kv > 0;
-            empty |= q == 0 || kv == 0;
-        }
-        self.note(PlanFeature::Company, rows > 1);
-        self.note(PlanFeature::ZeroLength, whole && empty);
+    fn company(&mut self, company: &Company) {
+        self.note(PlanFeature::Company, company.with_rows > 1);
+        self.note(PlanFeature::ZeroLength, company.whole && company.empty);
     }
 
     /// What a step does with the cache and with its requests.
     fn paged(&mut self, call: &PagedCall<'_>, rows: &[u32]) {
-        let entries = || {
-            let offsets = call.cu_seqlens_q.windows(2).map(|pair| pair[0] as usize..pair[1] as usize);
-            offsets.enumerate().filter(|(_, its)| !its.is_empty())
-        };
-        let is_padding = |first: usize| rows[first] == NO_ROW;
-        self.note(PlanFeature::Bucket, entries().any(|(_, its)| is_padding(its.start)));
-        let real = || entries().filter(|(_, its)| !is_padding(its.start));
-        self.company(real().map(|(b, its)| (its.len() as u32, call.cache_seqlens[b])));
-        for (b, its) in real() {
-            let (q, kv) = (its.len() as u32, call.cache_seqlens[b]);
-            self.request(rows[its.start], q);
-            // The first row sees the lowest keys.
-            let keys = call.attributes.mask.keys(0, q, kv);
-            self.note(PlanFeature::PrefixHit, !keys.is_empty() && keys.start < call.prefix_lens[b]);
+        let mut company = Company::default();
+        for (b, offsets) in call.cu_seqlens_q.windows(2).enumerate() {
+            let q = offsets[1] - offsets[0];
+            if q == 0 {
+                continue;
+            }
+            let first = rows[offsets[0] as usize];
+            if first == NO_ROW {
+                self.note(PlanFeature::Bucket, true);
+                continue;
+            }
+            let (sequence, kv) = (self.sequence(first), call.cache_seqlens[b]);
+            // By the length of the whole sequence: a step before its first key makes none of length zero.
+            company.add(q, self.problem.sequences[sequence].kv);
+            self.request(sequence, first, q);
+            if call.prefix_lens[b] > 0 {
+                // The first row sees the lowest keys.
+                let keys = call.attributes.mask.keys(0, q, kv);
+                self.note(PlanFeature::PrefixHit, !keys.is_empty() && keys.start < call.prefix_lens[b]);
+            }
             if kv > 0 {
                 self.pages(call, b, kv as usize);
             }
         }
+        self.company(&company);
+    }
+
+    /// Index of the sequence of a packed row. Those without rows begin where the next one does.
+    fn sequence(&self, row: u32) -> usize {
+        self.inputs.q_start.partition_point(|&start| start <= row as usize) - 1
     }
 
     /// `q` rows from packed row `first` on: those after the request's last ones, or some of them again.
-    fn request(&mut self, first: u32, q: u32) {
-        // Sequences without rows begin where the next one does, and make no call.
-        let sequence = self.inputs.q_start.partition_point(|&start| start <= first as usize) - 1;
+    fn request(&mut self, sequence: usize, first: u32, q: u32) {
         if let Some(before) = self.requests[sequence] {
             self.note(PlanFeature::SecondChunk, first == before.end && q > 1);
             self.note(PlanFeature::Preempt, first < before.end && first == before.first);
@@ -147,7 +176,14 @@ impl<'a> Watch<'a> {
         let one_rank = attributes.context.is_none() || numerics.grid.context == Context::AllGather;
         let splits = one_rank && numerics.grid.split != Split::None && !(has(PlanFeature::Split) && has(PlanFeature::EmptySplit));
         let mask = attributes.mask;
-        let window = (mask.window_left.is_some() || mask.window_right.is_some()) && !has(PlanFeature::WindowInBlock);
+        let longest = match seen.call {
+            Call::Varlen(call) => call.cu_seqlens_k.windows(2).map(|pair| pair[1] - pair[0]).max(),
+            Call::Dense(call) => call.lengths_kv.iter().copied().max(),
+            Call::Paged(call) => call.cache_seqlens.iter().copied().max(),
+        };
+        // A wider one hides nothing, under any convention.
+        let hides = |window: Option<u32>| window.is_some_and(|window| window <= longest.unwrap_or(0));
+        let window = (hides(mask.window_left) || hides(mask.window_right)) && !has(PlanFeature::WindowInBlock);
         if !splits && !window {
             return;
         }
