@@ -78,6 +78,7 @@ pub mod lab;
 pub mod number;
 pub mod quantity;
 pub mod reach;
+pub mod reveal;
 pub mod shrink;
 pub mod source;
 pub mod subject;

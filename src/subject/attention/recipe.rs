@@ -300,7 +300,7 @@ impl Recipe {
 }
 
 /// The tree inside one cell for an order that reduces inside the block.
-fn cell_tree(order: Order, cell: &Cell) -> Option<Tree> {
+pub(super) fn cell_tree(order: Order, cell: &Cell) -> Option<Tree> {
     let keys = cell.keys.clone();
     match order {
         Order::Sequential => Tree::sum(keys.map(Tree::Leaf)),
