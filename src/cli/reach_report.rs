@@ -12,15 +12,26 @@ use std::fmt::Write;
 const NAME: usize = 240;
 
 /// What was reached of what was asked.
-pub(super) struct ReachReport<'a> {
-    attention: &'a Attention,
+pub(super) struct ReachReport {
     asked: Asked,
     counts: ReachCounts,
+    /// The sides that show nothing of their inside, with their kernel's name.
+    stand_ins: Vec<(Path, String)>,
 }
 
-impl<'a> ReachReport<'a> {
-    pub(super) fn new(attention: &'a Attention, counts: ReachCounts) -> Self {
-        ReachReport { attention, asked: attention.asked(), counts }
+impl ReachReport {
+    pub(super) fn new(attention: &Attention, counts: ReachCounts) -> Self {
+        let of = |path| {
+            let side = attention.pair.side(path);
+            side.reference.is_none().then(|| (path, tame(&side.kernel.identity().name, NAME)))
+        };
+        let stand_ins = Path::BOTH.into_iter().filter_map(of).collect();
+        ReachReport { stand_ins, ..ReachReport::of_references(attention.asked(), counts) }
+    }
+
+    /// Of a campaign in which both sides are reference kernels.
+    pub(super) fn of_references(asked: Asked, counts: ReachCounts) -> Self {
+        ReachReport { asked, counts, stand_ins: Vec::new() }
     }
 
     /// What is asked for and never came: such a campaign is no pass.
@@ -28,8 +39,8 @@ impl<'a> ReachReport<'a> {
         self.asked.missing(&self.counts)
     }
 
-    /// The lines of a summary; `failed` is a campaign with findings, which may have ended early.
-    pub(super) fn lines(&self, failed: bool) -> String {
+    /// The lines of a summary. `failed` is a campaign with findings, which may have ended early; `more` are the options for more cases.
+    pub(super) fn lines(&self, failed: bool, more: &str) -> String {
         let mut text = String::new();
         let count = |it: PlanFeature| format!("{it} {}", it.count(&self.counts));
         let asked =
@@ -41,7 +52,7 @@ impl<'a> ReachReport<'a> {
         for (reason, features) in self.not_asked() {
             let _ = writeln!(text, "not asked of these kernels: {}, for want of {}", listed(&features), tame(&reason, NAME));
         }
-        for (path, name) in self.stand_ins() {
+        for (path, name) in &self.stand_ins {
             let _ = writeln!(
                 text,
                 "stand-in: splits and blocks inside {path} ({name}), and whether it shows order, are those of a reference kernel with the arithmetic that it declares"
@@ -53,7 +64,7 @@ impl<'a> ReachReport<'a> {
         } else if !missing.is_empty() {
             let _ = writeln!(
                 text,
-                "UNVERIFIABLE: never reached: {}; a match says nothing about that. Run more cases (--cases, --time)",
+                "UNVERIFIABLE: never reached: {}; a match says nothing about that. Run more cases ({more})",
                 listed(&missing)
             );
         }
@@ -76,7 +87,7 @@ impl<'a> ReachReport<'a> {
             "cases": reached,
             "not_asked": not_asked,
             "never": names(&self.missing()),
-            "stand_in": self.stand_ins().map(|(path, _)| path.to_string()).collect::<Vec<_>>(),
+            "stand_in": self.stand_ins.iter().map(|(path, _)| path.to_string()).collect::<Vec<_>>(),
         })
     }
 
@@ -91,15 +102,6 @@ impl<'a> ReachReport<'a> {
             }
         }
         groups
-    }
-
-    /// The sides that show nothing of their inside, with their kernel's name.
-    fn stand_ins(&self) -> impl Iterator<Item = (Path, String)> + '_ {
-        let of = |path| {
-            let side = self.attention.pair.side(path);
-            side.reference.is_none().then(|| (path, tame(&side.kernel.identity().name, NAME)))
-        };
-        Path::BOTH.into_iter().filter_map(of)
     }
 }
 

@@ -223,7 +223,7 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
         );
     }
     if statistics.cases > 0 {
-        text.push_str(&ReachReport::new(attention, statistics.reach).lines(!statistics.signatures.is_empty()));
+        text.push_str(&ReachReport::new(attention, statistics.reach).lines(!statistics.signatures.is_empty(), "--cases, --time"));
     }
     for (reason, count) in &statistics.skips {
         let _ = writeln!(text, "skipped {count}: {}", tame(reason, REASON));
