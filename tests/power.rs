@@ -26,12 +26,13 @@ fn json(text: &str) -> Value {
 #[test]
 fn planted_faults_are_killed_and_the_table_says_how() {
     let output =
-        Folder::new().lastbit(&["power", "--only", "A-M1,D-M1", "--cases", "200", "--clean-cases", "50", "--floor", "1"]);
+        Folder::new().lastbit(&["power", "--only", "A-M1,D-M1", "--cases", "200", "--clean-cases", "200", "--floor", "1"]);
     let text = stdout(&output);
     assert_eq!(code(&output), 0, "{text}{}", stderr(&output));
     assert!(text.lines().any(|line| line.starts_with("A-M1") && line.contains(" q 1 kv ")), "{text}");
     assert!(text.contains("score: 2 of 2 killed on both sides (1.000); 2 of 2 in inference alone"), "{text}");
-    assert!(text.contains("without a fault: ref:aligned: false alarms in 0 of 50 cases"), "{text}");
+    assert!(text.contains("\n  reached, in so many cases: prefix hit "), "{text}");
+    assert!(text.contains("without a fault: ref:aligned: false alarms in 0 of 200 cases"), "{text}");
 }
 
 #[test]
@@ -59,7 +60,7 @@ fn the_list_has_every_mutant_and_runs_nothing() {
 #[test]
 fn the_json_is_complete_and_does_not_depend_on_threads() {
     let folder = Folder::new();
-    let arguments = ["power", "--only", "A-M1,B-M1,D-M1,C-M2", "--cases", "300", "--clean-cases", "60", "--rival-cases", "150"];
+    let arguments = ["power", "--only", "A-M1,B-M1,D-M1,C-M2", "--cases", "300", "--clean-cases", "300", "--rival-cases", "150"];
     let run = |jobs: &str, file: &str| {
         let output = folder.lastbit(&[&arguments[..], &["--jobs", jobs, "--json", file]].concat());
         assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
@@ -84,7 +85,7 @@ fn the_json_is_complete_and_does_not_depend_on_threads() {
     std::fs::write(&path, case).expect("a case");
     assert_eq!(code(&folder.lastbit(&["replay", "small.case"])), 1, "the small case replays");
     assert_eq!(one["clean"][0]["kernel"], "ref:aligned");
-    assert!(one["clean"].as_array().expect("kernels").iter().all(|it| it["false_alarms"] == 0 && it["cases"] == 60), "{one}");
+    assert!(one["clean"].as_array().expect("kernels").iter().all(|it| it["false_alarms"] == 0 && it["cases"] == 300), "{one}");
     assert_eq!(one["rivals"].as_array().expect("rivals").len(), 3);
     assert!(one["judges"].as_array().expect("judges").iter().all(|it| it["as_expected"] == true), "{one}");
 }

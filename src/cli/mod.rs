@@ -14,6 +14,7 @@ mod out_folder;
 mod power;
 mod probe;
 mod progress;
+mod reach_report;
 mod replay;
 mod reveal;
 mod run_summary;

@@ -1,6 +1,7 @@
 //! The result as one JSON object. Times stand in fields called `seconds`, and nothing else differs between two runs.
 
 use super::Outcome;
+use crate::cli::reach_report::ReachReport;
 use crate::subject::attention::power::judge::{Judged, RIVALS, Role};
 use crate::subject::attention::power::{Clean, Hunt, Planted, Small};
 use serde_json::{Map, Value, json};
@@ -82,6 +83,7 @@ fn clean(it: &Clean, seed: u64) -> Value {
     json!({
         "kernel": it.kernel, "cases": statistics.cases, "matches": statistics.matches, "false_alarms": statistics.failed,
         "skipped": statistics.skipped, "undecided": statistics.undecided, "empty": statistics.empty,
+        "reach": ReachReport::of_references(it.asked.clone(), statistics.reach).json(),
         "elements": statistics.elements, "relations": statistics.relations, "sensitivity": sensitivity,
         "first": it.first.as_ref().map(|first| json!({
             "case": first.case, "signature": first.signature, "replay": it.replay(seed),

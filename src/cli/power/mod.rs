@@ -142,10 +142,12 @@ impl Outcome {
         self.clean.iter().any(|it| it.statistics.failed > 0) || self.judges.iter().any(|it| !it.is_as_expected())
     }
 
-    /// Whether each campaign found something or had a match. A skipped or undecided case is neither, and is shown.
+    /// Whether each campaign found something or had a match, and the clean ones left no plan feature aside. A skipped or undecided case
+    /// is neither, and is shown.
     fn is_judged(&self) -> bool {
         let looked = |it: &Clean| it.statistics.cases == 0 || it.statistics.matches > 0;
-        self.planted.iter().all(|it| it.both.is_judged() && it.infer.is_judged()) && self.clean.iter().all(looked)
+        self.planted.iter().all(|it| it.both.is_judged() && it.infer.is_judged())
+            && self.clean.iter().all(|it| looked(it) && it.missing().is_empty())
     }
 
     fn code(&self, floor: Option<f64>) -> u8 {
@@ -162,8 +164,14 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subject::attention::Attention;
+    use crate::subject::attention::check::Pair;
+    use crate::subject::attention::implementation::Implementation;
+    use crate::subject::attention::oracle::Mode;
     use crate::subject::attention::power::judge::Role;
     use crate::subject::attention::power::{Beside, Check, FalseAlarm, Hunt, Kill};
+    use crate::subject::attention::reach::PlanFeature;
+    use crate::subject::attention::reference::Reference;
 
     fn hunt(killed: bool, matches: u64) -> Hunt {
         let kill = killed.then(|| Kill {
@@ -176,12 +184,16 @@ mod tests {
     }
 
     fn outcome(both: Hunt) -> Outcome {
-        let statistics = Statistics { cases: 10, matches: 10, ..Statistics::default() };
+        let reference = || Implementation::reference(Reference::default());
+        let pair = Pair { train: reference(), infer: reference(), oracle: Mode::Off, captured: None, witness: false };
+        let asked = Attention::of(pair).asked();
+        let mut statistics = Statistics { cases: 10, matches: 10, ..Statistics::default() };
+        PlanFeature::ALL.into_iter().for_each(|it| statistics.reach.set(it as usize, 1));
         let rivals = Beside { killed: vec![None, Some(3), None], cases: 10, seconds: 0.0 };
         Outcome {
             settings: Settings { seed: 4, cases: 10, rival_cases: 10, jobs: 1 },
             planted: vec![Planted { mutant: Mutant::ALL[0], both, infer: hunt(true, 0), small: None, rivals }],
-            clean: vec![Clean { kernel: "ref:aligned".into(), statistics, first: None, seconds: 0.0 }],
+            clean: vec![Clean { kernel: "ref:aligned".into(), statistics, asked, first: None, seconds: 0.0 }],
             rival_alarms: Vec::new(),
             judges: Vec::new(),
         }
@@ -212,6 +224,19 @@ mod tests {
         let mut empty = outcome(hunt(true, 0));
         empty.clean[0].statistics.matches = 0;
         assert_eq!(empty.code(None), exit_code::UNDECIDED);
+    }
+
+    #[test]
+    fn a_plan_that_was_never_taken_is_3() {
+        let mut short = outcome(hunt(true, 0));
+        short.clean[0].statistics.reach.set(PlanFeature::Preempt as usize, 0);
+        assert_eq!(short.code(Some(1.0)), exit_code::UNDECIDED);
+        let text = table::page(&short);
+        assert!(
+            text.contains("\n  UNVERIFIABLE: never reached: preempt; a match says nothing about that. Run more cases"),
+            "{text}"
+        );
+        assert_eq!(json::value(&short)["clean"][0]["reach"]["never"][0], "preempt");
     }
 
     #[test]

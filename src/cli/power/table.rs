@@ -1,6 +1,7 @@
 //! The result as a page of text.
 
 use super::{Outcome, words};
+use crate::cli::reach_report::ReachReport;
 use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::power::judge::{Judged, RIVALS, Role};
 use crate::subject::attention::power::{Clean, Planted};
@@ -170,6 +171,10 @@ fn clean(text: &mut String, it: &Clean, seed: u64) {
         "without a fault: {}: false alarms in {} of {} cases ({} skipped, {} undecided, {} with nothing to compare), {sensitive} of {capable} capable cases order-sensitive, {:.1} s",
         it.kernel, statistics.failed, statistics.cases, statistics.skipped, statistics.undecided, statistics.empty, it.seconds,
     );
+    if statistics.cases > 0 {
+        let reach = ReachReport::of_references(it.asked.clone(), statistics.reach);
+        reach.lines(statistics.failed > 0, "--clean-cases").lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+    }
     if let (Some(first), Some(command)) = (&it.first, it.replay(seed)) {
         let _ = writeln!(text, "  FALSE ALARM: case {}: {}\n  replay: {command}", first.case, first.signature);
     }

@@ -30,6 +30,7 @@ mod plan;
 pub mod power;
 pub mod probe;
 pub mod promise;
+pub mod reach;
 pub mod recipe;
 pub mod reference;
 pub mod relation;

@@ -24,6 +24,7 @@
 mod layout;
 mod words;
 
+pub(crate) use layout::grid_splits;
 pub use layout::{Cell, Layout, Part};
 
 use super::conventions::{AnchorConvention, Conventions, ScalesConvention, WindowConvention};

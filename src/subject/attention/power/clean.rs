@@ -4,6 +4,7 @@ use super::{Settings, attention, without};
 use crate::finding::Finding;
 use crate::lab::{Campaign, Done, Flow, Length, Statistics, run};
 use crate::subject::attention::mutant::Mutant;
+use crate::subject::attention::reach::{Asked, PlanFeature};
 use crate::subject::attention::reference::Reference;
 use std::time::Instant;
 
@@ -23,6 +24,8 @@ pub struct Clean {
     pub kernel: String,
     /// Its campaign.
     pub statistics: Statistics,
+    /// What its campaign had to reach.
+    pub asked: Asked,
     /// The first case that failed.
     pub first: Option<FalseAlarm>,
     /// Time.
@@ -30,6 +33,11 @@ pub struct Clean {
 }
 
 impl Clean {
+    /// Plan features that its campaign should have reached and did not: of a campaign of no case, none.
+    pub fn missing(&self) -> Vec<PlanFeature> {
+        if self.statistics.cases == 0 { Vec::new() } else { self.asked.missing(&self.statistics.reach) }
+    }
+
     /// The command that shows the first false alarm.
     pub fn replay(&self, seed: u64) -> Option<String> {
         let first = self.first.as_ref()?;
@@ -57,6 +65,7 @@ pub fn clean(mutants: &[Mutant], settings: &Settings, cases: u64, mut progress: 
         let mut attention = attention(reference.clone(), reference);
         // A pass of these must have been able to fail.
         attention.pair.witness = true;
+        let asked = attention.asked();
         let (mut statistics, mut first) = (Statistics::default(), None);
         let started = Instant::now();
         let campaign = Campaign { seed: settings.seed, first: 0, length: Length::Cases(cases), jobs: settings.jobs };
@@ -71,7 +80,7 @@ pub fn clean(mutants: &[Mutant], settings: &Settings, cases: u64, mut progress: 
             progress(&kernel, &statistics);
             Flow::Continue
         });
-        results.push(Clean { kernel, statistics, first, seconds: started.elapsed().as_secs_f64() });
+        results.push(Clean { kernel, statistics, asked, first, seconds: started.elapsed().as_secs_f64() });
     }
     results
 }
