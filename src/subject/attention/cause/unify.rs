@@ -14,10 +14,13 @@ use crate::subject::attention::trial::Trial;
 /// `ddmin` with every set refused are 12 + 66 + about 150. A shrunk case runs in well under a millisecond.
 pub const EVALUATIONS: usize = 256;
 
+/// Gives a kernel another value of one field.
+type Unify = Box<dyn Fn(&mut Reference)>;
+
 /// Fields in which a kernel differs from another, and how to give it the other's values.
 pub(super) struct Differing {
     fields: Vec<Field>,
-    unify: Vec<Box<dyn Fn(&mut Reference)>>,
+    unify: Vec<Unify>,
 }
 
 /// What sets the second kernel apart from the first.
