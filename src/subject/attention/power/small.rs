@@ -27,6 +27,9 @@ const EVALUATIONS: u64 = BUDGET;
 /// Cases that are run for further failing ones to shrink, and failing ones that are enough.
 const FURTHER: (u64, usize) = (2000, 100);
 
+/// The parts of a size.
+const SIZE: [&str; 7] = ["lengths", "sequences", "heads", "head dims", "knobs", "values", "labels"];
+
 /// A shrunk case.
 #[derive(Clone, Debug)]
 pub struct Small {
@@ -52,6 +55,13 @@ impl Small {
     /// Whether it is no larger than the catalogue's case; `None` where that knows none.
     pub fn is_smallest(&self) -> Option<bool> {
         self.known.as_ref().map(|(size, _)| self.size <= *size)
+    }
+
+    /// The first part of the size in which it is larger than the catalogue's case; `None` where it is no larger.
+    pub fn larger_by(&self) -> Option<&'static str> {
+        let (known, _) = self.known.as_ref()?;
+        let (n, (ours, theirs)) = self.size.iter().zip(known).enumerate().find(|(_, (ours, theirs))| ours != theirs)?;
+        (ours > theirs).then(|| SIZE.get(n).copied().unwrap_or("size"))
     }
 }
 
