@@ -175,7 +175,8 @@ fn a_kernel_that_declares_no_arithmetic_is_revealed_and_replayed() {
     let kernel = Implementation::kernel(Arc::new(adding(lanes)));
     let asked = ask(&kernel, &options(37, Plan::Decode));
     let order = answer(&asked, Product::Pv).as_ref().expect("an order");
-    let expected = "(0 4 8 12 16 20 24 28 32 36 (2 6 10 14 18 22 26 30 34) ((1 5 9 13 17 21 25 29 33) (3 7 11 15 19 23 27 31 35)))";
+    let expected =
+        "(0 4 8 12 16 20 24 28 32 36 (2 6 10 14 18 22 26 30 34) ((1 5 9 13 17 21 25 29 33) (3 7 11 15 19 23 27 31 35)))";
     assert_eq!(order.tree, expected.parse::<Tree>().expect("a tree").canonical());
     assert!(order.open.is_empty() && order.draws > 0);
     assert_eq!(readings(&order.tree)[0].to_string(), "lanes(4)");
@@ -228,7 +229,8 @@ fn every_plan_of_the_default_kernel_has_one_order() {
 #[test]
 fn a_case_is_asked_for_one_of_its_rows() {
     use lastbit::finding::Path;
-    let file = lastbit::subject::attention::text::load(&binary::repository("corpora/regressions/attention/order-fixed-split-bf16.case"));
+    let file =
+        lastbit::subject::attention::text::load(&binary::repository("corpora/regressions/attention/order-fixed-split-bf16.case"));
     let case = file.expect("a case").case;
     let (train, infer) = (reference("aligned").0, reference("aligned,grid.split=fixed_size:64").0);
     let order = |kernel: &Implementation, path| of_case(kernel, &case, path, 0, 0).map_err(|why| why.to_string());
@@ -240,11 +242,13 @@ fn a_case_is_asked_for_one_of_its_rows() {
 #[test]
 fn the_command_shows_where_prefill_and_decode_of_fa3_part() {
     let folder = Folder::new();
-    let arguments = ["reveal", "--train", "ref:fa3", "--infer", "ref:fa3", "--kv", "129", "--plan", "prefill,decode", "--svg", "trees"];
+    let arguments =
+        ["reveal", "--train", "ref:fa3", "--infer", "ref:fa3", "--kv", "129", "--plan", "prefill,decode", "--svg", "trees"];
     let output = folder.lastbit(&arguments);
     let text = stdout(&output);
     assert_eq!(code(&output), 1, "{text}{}", stderr(&output));
-    for line in ["blocks of 128, last to first", "one running sum, first to last", "first sum of its own: (0 128) (terms 0 128)"] {
+    for line in ["blocks of 128, last to first", "one running sum, first to last", "first sum of its own: (0 128) (terms 0 128)"]
+    {
         assert!(text.contains(line), "{line}: {text}");
     }
     let drawn = std::fs::read_dir(folder.path("trees")).expect("a folder").count();

@@ -54,12 +54,8 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     // Both first: what is wrong with the second is found before the first has been asked.
     let kernels = named.iter().map(|(option, name)| kernel(option, name, consent)).collect::<Result<Vec<_>, _>>()?;
     for ((option, name), kernel) in named.iter().zip(&kernels) {
-        let extent = Extent {
-            kv: options.kv.clone(),
-            dtype: options.dtype,
-            head_dim: options.head_dim,
-            plans: options.plan.clone(),
-        };
+        let extent =
+            Extent { kv: options.kv.clone(), dtype: options.dtype, head_dim: options.head_dim, plans: options.plan.clone() };
         note(&format!("asking {name}"));
         let orders = orders(name, kernel, &extent, &mut |_| {});
         all.push(orders.map_err(|reason| Failure::Usage(format!("{option} {name}: {reason}")))?);

@@ -53,7 +53,9 @@ fn page(out: &mut String, orders: &Orders, full: bool) {
         }
         not_asked(out, &asked);
     }
-    out.push_str("\nnot reached: the order of the row sum (its terms are at most 1 beside the largest, so that no mask swamps them)\n");
+    out.push_str(
+        "\nnot reached: the order of the row sum (its terms are at most 1 beside the largest, so that no mask swamps them)\n",
+    );
 }
 
 fn same(a: &Order, b: &Order) -> bool {

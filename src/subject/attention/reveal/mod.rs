@@ -102,12 +102,7 @@ pub struct Orders {
 ///
 /// # Errors
 /// In words, when the options ask for what the kernel does not declare.
-pub fn orders(
-    name: &str,
-    kernel: &Implementation,
-    options: &Options,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Orders, String> {
+pub fn orders(name: &str, kernel: &Implementation, options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Orders, String> {
     let terms = Terms::of(kernel);
     let format = format(&terms, options.dtype)?;
     let head_dims = head_dims(&terms, options.head_dim)?;
@@ -123,7 +118,9 @@ pub fn orders(
         }
     }
     // Pages, padding and company leave a dot product alone: one plan for each path.
-    for plan in [Plan::Prefill, Plan::DenseRight, Plan::Decode, Plan::ContiguousDecode].into_iter().filter(|it| plans.contains(it)) {
+    for plan in
+        [Plan::Prefill, Plan::DenseRight, Plan::Decode, Plan::ContiguousDecode].into_iter().filter(|it| plans.contains(it))
+    {
         let taken = asked.iter().any(|it| it.product == Product::Qk && it.plan.path() == plan.path() && it.answer.is_ok());
         if !taken {
             progress(&format!("{plan}, {} head-dim lanes", head_dims.0));

@@ -179,9 +179,7 @@ fn sum_of(
     finishing: Finishing,
     accumulator: Option<Dtype>,
 ) -> Result<Revealed, Refusal> {
-    first_that_counts(accumulators(accumulator), |accumulator| {
-        tree_of(&mut Values::new(stand, weights, finishing, accumulator))
-    })
+    first_that_counts(accumulators(accumulator), |accumulator| tree_of(&mut Values::new(stand, weights, finishing, accumulator)))
 }
 
 /// One sum, nothing merged.
@@ -306,11 +304,7 @@ fn replay_merged(stand: &mut Stand<'_>, merging: &Merging, merges: &Tree, orders
 }
 
 /// The order over head-dim lanes in a score.
-pub(super) fn over_lanes(
-    stand: &mut Stand<'_>,
-    declared: Option<&Numerics>,
-    base: LseBase,
-) -> Result<Order, Unknown> {
+pub(super) fn over_lanes(stand: &mut Stand<'_>, declared: Option<&Numerics>, base: LseBase) -> Result<Order, Unknown> {
     if !stand.has_lse() {
         return Err(Unknown::NotAsked("it gives no lse to read a score from".to_owned()));
     }

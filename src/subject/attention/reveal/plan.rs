@@ -122,7 +122,8 @@ impl Plan {
             _ => 1,
         };
         for n in 1..count {
-            let other = if terms.ragged(self.path()) { [keys, keys / 2 + 1, 33.min(keys), 5.min(keys)][n as usize % 4] } else { keys };
+            let other =
+                if terms.ragged(self.path()) { [keys, keys / 2 + 1, 33.min(keys), 5.min(keys)][n as usize % 4] } else { keys };
             sequences.push((if one_row { 1 } else { other }, other));
         }
         if count > 1 {

@@ -37,7 +37,8 @@ pub(super) fn joined(sum: &mut dyn Summation, tree: &Tree) -> Result<Tree, Refus
 fn survives(sum: &mut dyn Summation, mask: usize, unit: usize, next: usize) -> Result<bool, Refusal> {
     let Mask { inputs, output, .. } = sum.mask();
     // Both are exact together in 53 bits, and not in 26.
-    let (large, small) = if inputs.max_finite() > 1e30 { (1.5 * 2f32.powi(40), 1.0) } else { (1.5 * 2f32.powi(15), 2f32.powi(-14)) };
+    let (large, small) =
+        if inputs.max_finite() > 1e30 { (1.5 * 2f32.powi(40), 1.0) } else { (1.5 * 2f32.powi(15), 2f32.powi(-14)) };
     for large in [large, -large] {
         let mut values = vec![0.0; sum.leaves()];
         (values[mask], values[unit], values[next]) = (large, small, -large);
