@@ -165,7 +165,7 @@ impl Reference {
             let mut first = work.rows.start;
             while first < work.rows.end {
                 let rows = first..first.saturating_add(tile).min(work.rows.end);
-                self.lay(view, &numerics, &facts, rows.clone(), scratch);
+                self.lay(view, entry, &numerics, &facts, rows.clone(), scratch);
                 for head in heads.clone() {
                     self.go_together(&arithmetic, view, entry, rows.clone(), work.traced, head, home, scratch, recorder);
                     for (n, row) in rows.clone().enumerate() {
@@ -196,13 +196,22 @@ impl Reference {
     }
 
     /// Lays the grid over rows that go together, and over all of them at once.
-    fn lay(&self, view: &View<'_>, numerics: &Numerics, facts: &StepFacts, rows: Range<u32>, scratch: &mut Scratch) {
+    fn lay(
+        &self,
+        view: &View<'_>,
+        entry: &Entry<'_>,
+        numerics: &Numerics,
+        facts: &StepFacts,
+        rows: Range<u32>,
+        scratch: &mut Scratch,
+    ) {
         if scratch.rows.len() < rows.len() {
             scratch.rows.resize_with(rows.len(), Row::default);
         }
         for (row, state) in rows.clone().zip(&mut scratch.rows) {
             let (keys, position) = self.keys(numerics, facts, row);
             state.layout.cut(numerics, facts, row, keys);
+            self.reorder(entry, &mut state.layout);
             state.position = position;
             state.flaw = self.flaw(view, numerics, facts, row);
         }

@@ -2,7 +2,7 @@
 
 use super::exponential::{Exponential, LOG2_E};
 use super::narrow::multiply_add;
-use super::planted::Flaw;
+use super::planted::{self, Flaw};
 use super::sum::{self, SumScratch};
 use super::trace::{Label, Recorder};
 use super::view::Gathered;
@@ -163,6 +163,19 @@ impl<'a> Arithmetic<'a> {
         }
     }
 
+    /// The head whose ALiBi slope a head takes.
+    fn slope_head(&self, head: usize) -> usize {
+        match self.mutant {
+            Some(Mutant::SlopesByKvHead) => head / (self.attributes.q_heads / self.attributes.kv_heads),
+            _ => head,
+        }
+    }
+
+    /// How often the sink joins the merge of so many partials.
+    fn sinks_merged(&self, parts: usize) -> usize {
+        if self.mutant == Some(Mutant::SinkInEverySplit) { parts.max(1) } else { 1 }
+    }
+
     fn sink(&self, head: usize) -> Option<f32> {
         self.attributes.sinks.map(|sinks| sinks[head])
     }
@@ -223,19 +236,19 @@ impl Row {
         self.keys = self.layout.keys();
         self.scores.clear();
         if !self.keys.is_empty() {
+            let slope_head = arithmetic.slope_head(head);
             for (first, lanes) in gathered.groups(self.keys.clone()) {
                 let dots = sum::dot(&arithmetic.numerics.score, q, lanes, scratch);
                 for (key, dot) in (first..).zip(dots) {
                     if self.keys.contains(&key) {
                         recorder.record(|| Label::Dot { key }, dot);
-                        self.scores.push(arithmetic.score(dot, head, self.position, key));
+                        self.scores.push(arithmetic.score(dot, slope_head, self.position, key));
                     }
                 }
             }
         }
-        if let Some(visible) = &self.flaw.visible {
-            let masked = self.keys.clone().zip(&mut self.scores).filter(|(key, _)| !visible.contains(key));
-            masked.for_each(|(_, score)| *score = Mutant::MASKED);
+        if let Some(mutant) = arithmetic.mutant {
+            self.flaw.rescore(mutant, self.keys.start, arithmetic.attributes, &mut self.scores);
         }
         if R::ON {
             for (key, &score) in self.keys.clone().zip(&self.scores) {
@@ -300,13 +313,20 @@ impl Row {
         let index = self.index(&keys);
         let weights = &mut self.weights[index.clone()];
         arithmetic.weights(&self.scores[index], self.max, weights);
+        if let Some(mutant) = arithmetic.mutant {
+            self.flaw.reweigh(mutant, keys.start, weights);
+        }
         if R::ON {
             for (key, &w) in keys.clone().zip(weights.iter()) {
                 recorder.record(|| Label::Weight { key }, w);
             }
         }
         self.rounded.clear();
-        self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
+        if arithmetic.mutant == Some(Mutant::TruncatedWeights) {
+            self.rounded.extend(planted::truncated_to_bf16(weights));
+        } else {
+            self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
+        }
         if R::ON {
             for (key, &w) in keys.clone().zip(&self.rounded) {
                 recorder.record(|| Label::Rounded { key }, w);
@@ -405,7 +425,7 @@ impl Row {
     /// The natural maximum once the sink has joined, what that multiplies earlier sums with, and the row sum.
     fn with_sink(&self, arithmetic: &Arithmetic<'_>) -> (f32, f32, f32) {
         let max = arithmetic.natural(self.max);
-        match arithmetic.sink(self.head) {
+        match arithmetic.sink(self.head).filter(|_| !self.flaw.sink_missing) {
             None => (max, 1.0, self.sum),
             Some(sink) => {
                 let joined = larger(max, sink);
@@ -453,6 +473,9 @@ impl Row {
         for (lane, &x) in self.acc.iter().enumerate() {
             recorder.record(|| Label::Finish { lane }, x);
             let bits = match arithmetic.numerics.store {
+                Store::Rne if arithmetic.mutant == Some(Mutant::StoreTiesAway) && out == Dtype::BF16 => {
+                    planted::bf16_with_ties_away(x)
+                }
                 Store::Rne => out.round_f32(x),
                 Store::Truncate => truncate_f64(out, f64::from(x)),
             };
@@ -468,6 +491,10 @@ impl Row {
         self.acc.fill(0.0);
         match (arithmetic.sink(self.head), arithmetic.actual.sink_in_lse, arithmetic.actual.empty_row) {
             (Some(sink), SinkInLse::Yes, _) => sink,
+            (None, _, _) if self.flaw.unguarded => {
+                self.acc.fill(f32::NAN);
+                f32::NAN
+            }
             (None, _, EmptyRow::ZeroNegInf) if arithmetic.mutant == Some(Mutant::EmptyRowFiniteLse) => -5e4,
             (Some(_), SinkInLse::No, _) | (None, _, EmptyRow::ZeroNegInf) => f32::NEG_INFINITY,
             (None, _, EmptyRow::ZeroPosInf) => f32::INFINITY,
@@ -548,7 +575,9 @@ impl Row {
             let part = self.partial_lse.len();
             self.partial_lse.push(sink);
             self.partials.resize((part + 1) * d, 0.0);
-            self.merge(arithmetic, 0, part, recorder);
+            for _ in 0..arithmetic.sinks_merged(self.layout.parts.len()) {
+                self.merge(arithmetic, 0, part, recorder);
+            }
         }
         self.acc.copy_from_slice(&self.partials[..d]);
         match arithmetic.actual.sink_in_lse {
@@ -561,7 +590,10 @@ impl Row {
     fn merge<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, a: usize, b: usize, recorder: &mut R) {
         let grid = &arithmetic.numerics.grid;
         let d = arithmetic.attributes.d_v;
-        let max = larger(self.partial_lse[a], self.partial_lse[b]);
+        let max = match arithmetic.mutant {
+            Some(Mutant::MergeWithoutMaximum) => self.partial_lse[a],
+            _ => larger(self.partial_lse[a], self.partial_lse[b]),
+        };
         let weight_a = arithmetic.exponential.exp(self.partial_lse[a] - max);
         let weight_b = arithmetic.exponential.exp(self.partial_lse[b] - max);
         let sum = weight_a + weight_b;
