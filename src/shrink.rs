@@ -173,12 +173,14 @@ mod tests {
             [trial.clone(), fewer].into_iter().map(|trial| Candidate { trial, redraw: false }).collect()
         }
 
-        /// Every number grows by `n` tens; the eighth try is as large as no step may be, and there is no tenth.
+        /// Every number grows by `n` tens; the seventh try may be as large as the trial itself, the eighth is larger, and there is no tenth.
         fn redraw(&self, trial: &Trial, n: u32) -> Option<Trial> {
             let mut other = trial.clone();
             other.numbers.iter_mut().for_each(|it| *it += u64::from(n) * 10);
-            if n == 8 {
-                other.numbers.extend([0; 9]);
+            match n {
+                7 => other.numbers = vec![1, 1],
+                8 => other.numbers.extend([0; 9]),
+                _ => {}
             }
             (n < 10).then_some(other)
         }
@@ -216,15 +218,15 @@ mod tests {
         assert_eq!(small.trial, trial(&[2]));
     }
 
-    /// Dropping a number shows only with other values: the ninth try has them, the eighth being none that may be taken.
+    /// Dropping a number shows only with other values: the ninth try has them, the two before being none that may be taken.
     #[test]
     fn structural_steps_are_tried_with_other_values() {
         let small = shrunk(|trial| trial.numbers.len() == 2 || trial.numbers.len() > 9 || trial.numbers == [91], &[1, 1], BUDGET);
         let small = small.expect("it fails");
         assert_eq!((small.trial.numbers, small.exhausted), (vec![91], false));
-        // The trial, whole and focused; [1] as it is and eight tries, the last of them taken. Then, and once more to see that nothing
-        // changes: nine runs without any number, one with a lower one.
-        assert_eq!(small.evaluations, 2 + 9 + 2 * (9 + 1));
+        // The trial, whole and focused; [1] as it is and seven tries, the last of them taken. Then, and once more to see that nothing
+        // changes: eight runs without any number, one with a lower one.
+        assert_eq!(small.evaluations, 2 + 8 + 2 * (8 + 1));
     }
 
     /// A step that is no smaller costs nothing, and the budget ends everything with what was found so far.
@@ -233,8 +235,8 @@ mod tests {
         let fails = |trial: &Trial| trial.numbers.len() == 1;
         let full = shrunk(fails, &[6], BUDGET).expect("it fails");
         assert_eq!((full.trial.numbers, full.exhausted), (vec![0], false));
-        // Twice to begin with, nine runs without the number in each of two rounds, six steps down.
-        let counted = 2 + 9 + 6 + 9;
+        // Twice to begin with, eight runs without the number in each of two rounds, six steps down.
+        let counted = 2 + 8 + 6 + 8;
         assert_eq!(full.evaluations, counted);
         let exact = shrunk(fails, &[6], counted).expect("it fails");
         assert_eq!((exact.trial.numbers, exact.exhausted), (vec![0], false));
@@ -242,7 +244,7 @@ mod tests {
             let part = shrunk(fails, &[6], budget).expect("it fails");
             assert_eq!((part.evaluations, part.exhausted), (budget, true));
         }
-        let part = shrunk(fails, &[6], 2 + 9 + 2).expect("it fails");
+        let part = shrunk(fails, &[6], 2 + 8 + 2).expect("it fails");
         assert_eq!(part.trial.numbers, [4]);
     }
 }

@@ -156,11 +156,6 @@ impl Oracle {
         }
     }
 
-    /// The mode it was made with.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
     /// Takes a problem in: `q` is `[total_q, q_heads, d_qk]`, `k` is `[total_kv, kv_heads, d_qk]` and `v` is
     /// `[total_kv, kv_heads, d_v]`, packed over the sequences in problem order, in any formats. Softcap must be positive.
     ///
