@@ -1,6 +1,6 @@
 //! Holds both sides against the oracle: errors against their computed bounds, and the true values of differing elements.
 
-use super::accuracy::{Bound, Facts, RowBound, one_key_passes_through, weighting};
+use super::accuracy::{Bound, Facts, RowBound, exact_lanes, means_are_exact, weighting};
 use super::conventions::{Conventions, EmptyRow, LseBase};
 use super::drive::{Produced, element_index, row_index};
 use super::implementation::Implementation;
@@ -41,6 +41,7 @@ pub(super) fn judge(
     let mut weightings: Vec<Weighting> = Vec::with_capacity(2);
     let mut weighted: Option<Facts> = None;
     let largest = [&inputs.q, &inputs.k, &inputs.v].map(largest);
+    let mut exact = Vec::new();
     let mut row = 0;
     for (n, sequence) in problem.sequences.iter().enumerate() {
         for i in 0..sequence.q {
@@ -55,6 +56,8 @@ pub(super) fn judge(
                         weighted = Some(facts);
                     }
                     let truth = oracle.row(n, i, head, &weightings);
+                    exact_lanes(problem, inputs, n, keys.clone(), head, &mut exact);
+                    judges.iter_mut().for_each(|judge| judge.exact.clone_from(&exact));
                     match &mut judges[..] {
                         [first, second] if alike && first.same_bits(second, row, head) => {
                             let tally = first.row(row, head, truth, &facts);
@@ -227,6 +230,8 @@ struct Judge<'a> {
     context: Option<ContextParallel>,
     /// Which weighting is this side's.
     slot: usize,
+    /// Of the row and head in work: lanes that only the store can round.
+    exact: Vec<bool>,
     accuracy: Accuracy,
     worst: [Option<(f64, Inaccuracy)>; 2],
     judged: [u64; 2],
@@ -249,6 +254,7 @@ impl<'a> Judge<'a> {
             has_lse: implementation.kernel.has_lse(),
             context: context.filter(|_| numerics.is_none_or(|it| it.grid.context != Context::AllGather)),
             slot: 0,
+            exact: Vec::new(),
             accuracy: Accuracy::default(),
             worst: [None, None],
             judged: [0, 0],
@@ -316,11 +322,11 @@ impl<'a> Judge<'a> {
             return;
         }
         let row_bound = RowBound::new(numerics.as_ref(), &self.on_path(facts), &truth.sums, self.slot);
-        let passes_through =
-            truth.sums.keys == 1 && !truth.sums.sink && numerics.is_some_and(|it| one_key_passes_through(&it, facts));
+        let only_stored = !self.exact.is_empty()
+            && numerics.is_some_and(|it| means_are_exact(&it, &self.on_path(facts), truth.sums.keys as u64));
         for (lane, (&bits, truth)) in o.iter().zip(&truth.o).enumerate() {
             let bound = row_bound.o(lane, truth.value.abs() + truth.radius);
-            if let (true, Bound::Within(_), Answer::Decided(right)) = (passes_through, bound, truth.answer) {
+            if let (true, Bound::Within(_), Answer::Decided(right)) = (only_stored && self.exact[lane], bound, truth.answer) {
                 self.stored(tally, bits, right, truth, at_lane(lane));
                 continue;
             }
