@@ -77,3 +77,39 @@ impl Tensor {
         self.bits.iter().map(|&bits| self.dtype.to_f32(bits)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted() -> Tensor {
+        Tensor { dtype: Dtype::BF16, dims: vec![2, 3, 4], bits: (0..24).collect() }
+    }
+
+    #[test]
+    fn rows_lie_one_after_another() {
+        let mut tensor = counted();
+        assert_eq!(tensor.stride(), 12);
+        assert_eq!(tensor.row(0), (0..12).collect::<Vec<u32>>());
+        assert_eq!(tensor.row(1), (12..24).collect::<Vec<u32>>());
+        tensor.row_mut(1).fill(99);
+        assert_eq!(tensor.bits, [(0..12).collect::<Vec<u32>>(), vec![99; 12]].concat());
+    }
+
+    #[test]
+    fn values_are_stored_where_they_are_read() {
+        let mut tensor = Tensor::filled(Dtype::BF16, &[2, 2], 0x3f80);
+        assert_eq!(tensor.to_f32(), [1.0; 4]);
+        // Halfway between 1 and the next bf16: to even.
+        tensor.store(2, 1.0 + 1.0 / 256.0);
+        tensor.store(3, -2.5);
+        assert_eq!(tensor.bits, [0x3f80, 0x3f80, 0x3f80, 0xc020]);
+        assert_eq!(tensor.decode(1..4).collect::<Vec<_>>(), [1.0, 1.0, -2.5]);
+    }
+
+    #[test]
+    fn an_index_is_one_word_for_each_axis() {
+        assert_eq!(Index(vec![("row", 7)]).to_string(), "row=7");
+        assert_eq!(Index(vec![("seq", 2), ("row", 0), ("head", 1)]).to_string(), "seq=2 row=0 head=1");
+    }
+}

@@ -224,9 +224,15 @@ fn an_expectation_that_is_not_met_is_5() {
         (&["seed.case", "--train", "ref:aligned", "--infer", "ref:aligned"], 0),
     ];
     for (arguments, expected) in cases {
-        let output = folder.lastbit(&[&["replay"], arguments].concat());
-        assert_eq!(code(&output), expected, "{arguments:?}: {}{}", stdout(&output), stderr(&output));
-        assert_eq!(stdout(&output).contains("(NOT met)"), expected == 5 || arguments.contains(&"none.case"), "{arguments:?}");
+        for command in ["replay", "explain"] {
+            let output = folder.lastbit(&[&[command], arguments].concat());
+            assert_eq!(code(&output), expected, "{command} {arguments:?}: {}{}", stdout(&output), stderr(&output));
+            let unmet = expected == 5 || arguments.contains(&"none.case");
+            assert_eq!(stdout(&output).contains("(NOT met)"), unmet, "{command} {arguments:?}");
+            // What the longer command adds, and all that it adds.
+            let grows = command == "explain" && stdout(&output).contains("\nfirst divergence ");
+            assert_eq!(stdout(&output).contains("\ngrowth: "), grows, "{command} {arguments:?}");
+        }
     }
 }
 

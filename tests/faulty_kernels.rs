@@ -352,7 +352,7 @@ fn ignores_the_scales_of_the_cache() {
     let attention = references("ref:aligned", "ref:aligned,actual.kv_scales=ignored", Mode::Enclosure);
     let trial = small(&attention, "mismatch o");
     let cause = cause_of(&attention, &trial).expect("a cause");
-    assert_eq!((cause.kind, cause.field.as_str()), (CauseKind::Semantics, "actual.kv_scales"));
+    assert_eq!((cause.kind, cause.fields()[0].name.as_str()), (CauseKind::Semantics, "actual.kv_scales"));
 }
 
 /// One scale for the other: with equal ones, or with 1, it would not show.

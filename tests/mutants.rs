@@ -19,6 +19,10 @@ use std::path::{Path as FilePath, PathBuf};
 /// The attention designs of the collection of public reports from which the catalogue grew.
 const DESIGNS: [&str; 11] = ["A-M1", "A-M2", "A-M3", "B-M1", "B-M2", "C-M1", "C-M2", "C-M3", "D-M1", "D-M2", "D-M3"];
 
+/// Faults that no check sees where both sides have them: the oracle takes either neighbour of a tie. Their smallest case has them in
+/// inference alone.
+const UNSEEN_WHERE_SHARED: [Mutant; 1] = [Mutant::StoreTiesAway];
+
 fn mutated(mutant: Mutant) -> Reference {
     Reference::parse(&format!("ref:aligned+{mutant}")).unwrap()
 }
@@ -47,7 +51,11 @@ fn entries_are_filled_in() {
         for text in [entry.edit, entry.silent, entry.smallest] {
             assert!(!text.is_empty(), "{mutant}");
         }
-        // owner/repository#number, one or more.
+        // owner/repository#number, one or more, or a mechanism in words where no report is known for certain.
+        if let Some(mechanism) = entry.source.strip_prefix("own reading: ") {
+            assert!(!mechanism.is_empty(), "{mutant}");
+            continue;
+        }
         for source in entry.source.split(", ") {
             let (repository, number) = source.split_once('#').unwrap_or_else(|| panic!("{mutant}: {source}"));
             assert!(repository.split('/').count() == 2 && number.parse::<u32>().is_ok(), "{mutant}: {source}");
@@ -94,12 +102,17 @@ fn smallest_cases_show_the_fault_and_nothing_without_it() {
         let mut loaded = file::load(&smallest(mutant), None).unwrap();
         assert_eq!(text::print(&loaded.file), mutant.entry().smallest, "{mutant}: not in canonical form");
         assert!(loaded.file.comment.starts_with(&format!("{mutant}: ")), "{mutant}: {}", loaded.file.comment);
-        for path in Path::BOTH {
-            assert_eq!(loaded.pair.side(path).reference.as_deref(), Some(&mutated(mutant)), "{mutant}: {path}");
-        }
+        let shared = if UNSEEN_WHERE_SHARED.contains(&mutant) { clean(mutant) } else { mutated(mutant) };
+        assert_eq!(loaded.pair.train.reference.as_deref(), Some(&shared), "{mutant}");
+        assert_eq!(loaded.pair.infer.reference.as_deref(), Some(&mutated(mutant)), "{mutant}");
         let expect = loaded.file.run.expect.clone();
         let explanation = explain(&loaded.pair, &loaded.trial, "FILE.case", Some(&expect));
         assert!(explanation.meets(&expect), "{mutant}: expected {expect}\n{}", explanation.text);
+        if UNSEEN_WHERE_SHARED.contains(&mutant) {
+            loaded.pair.train = Implementation::reference(mutated(mutant));
+            let verdict = loaded.pair.check(&loaded.trial, &mut loaded.pair.scratch());
+            assert!(verdict.findings.is_empty() && verdict.compared > 0, "{mutant} is seen on both sides: {verdict:?}");
+        }
         loaded.pair.train = Implementation::reference(clean(mutant));
         loaded.pair.infer = loaded.pair.train.clone();
         let verdict = loaded.pair.check(&loaded.trial, &mut loaded.pair.scratch());
@@ -212,6 +225,37 @@ fn is_silent(mutant: Mutant, case: &Case, calls: &[Seen]) -> bool {
         Mutant::ReducedMantissaDot => problem.dtype != Dtype::F32,
         Mutant::SubnormalsFlushed => !matches!(problem.kv_dtype(), Dtype::F32 | Dtype::BF16) || moderate,
         Mutant::IndexWraps => calls.iter().all(|call| call.elements <= 1 << 16),
+        Mutant::TailTileDropped => each(&|it| it.kv <= 128 || it.kv % 128 == 0),
+        Mutant::WindowNeedsCausal => causal.is_some() || window_left.or(window_right).is_none(),
+        Mutant::SecondChunkLosesHistory => each(&|it| it.call.page.is_none() || it.q <= 1 || it.prefix > 0 || it.kv <= it.q),
+        Mutant::TailOfOneKeyDropped => {
+            problem.mask == Mask::default() || problem.kv_dtype() != Dtype::BF16 || each(&|it| it.kv % 32 != 1 || it.kv == 1)
+        }
+        Mutant::SlopesByKvHead => problem.alibi_slopes.is_none() || each(&|it| it.call.q_heads == it.call.kv_heads),
+        Mutant::SinkMissingBetweenPaths => problem.sinks.is_none() || each(&|it| it.kv < 49 || it.kv > 255),
+        Mutant::ContextTailDropped => each(&|it| it.call.context.is_none_or(|ranks| it.kv % ranks.chunks() == 0)),
+        Mutant::WindowOfLastRow => window_left.is_none() || each(&|it| it.block_q == 1 || it.q <= 1),
+        Mutant::PhysicalPageOrder => each(&|it| it.call.page.is_none() || it.kv <= 4),
+        Mutant::SharedPrefixCascade => each_call(&|call| {
+            let with_keys = call.iter().filter(|it| it.q > 0 && it.kv > 0);
+            with_keys.clone().count() <= 1 || with_keys.into_iter().any(|it| it.prefix == 0)
+        }),
+        Mutant::SplitsOverBatch => each_call(&|call| {
+            let before = |n: usize| call[..n].iter().map(|it| it.kv).sum::<u32>();
+            call.iter().enumerate().all(|(n, it)| it.kv == 0 || before(n) % 4 == 0)
+        }),
+        Mutant::MergeWithoutMaximum => problem.sinks.is_none() && each(&|it| it.kv <= 4),
+        Mutant::LazyRescaleTooLate => each(&|it| it.kv <= 4),
+        Mutant::MaximumOfMaskedKeys => problem.mask == Mask::default(),
+        Mutant::SinkInEverySplit => problem.sinks.is_none() || each(&|it| it.kv <= 4),
+        Mutant::NoGuardOfEmptyRow => {
+            problem.sinks.is_some() || each(&|it| it.kv == 0 || visible(it).all(|keys| !keys.is_empty()))
+        }
+        Mutant::FnReadAsFnuz | Mutant::NegativeZeroIsNan => problem.kv_dtype() != Dtype::E4M3,
+        Mutant::StoreTiesAway => problem.out_dtype != Dtype::BF16,
+        Mutant::TruncatedWeights => each(&|it| it.kv <= 1),
+        Mutant::CoarseTanh => problem.softcap.is_none() || problem.alibi_slopes.is_some(),
+        Mutant::SubnormalWeightsFlushed => each(&|it| it.kv <= 1) || moderate && problem.alibi_slopes.is_none(),
         Mutant::KvScalesIgnored => {
             problem.fp8_kv.as_ref().is_none_or(|kv| kv.k_scales.iter().chain(&kv.v_scales).all(|&scale| scale == 1.0))
         }
@@ -274,7 +318,7 @@ fn traces_run_the_faulty_code() {
             let Ok(produced) = drive(&kernel, path, case, Poison::Nan, Some(&mut observer)) else { continue };
             let (d_v, heads) = (case.problem.d_v as usize, case.problem.q_heads());
             for ((row, head), trace) in traces {
-                let place = |label: &Label| trace.0.iter().find(|step| step.label == *label).map(|step| step.bits);
+                let place = |label: &Label| trace.events.iter().find(|step| step.label == *label).map(|step| step.bits);
                 let stored: Vec<_> = (0..d_v).map(|lane| place(&Label::Store { lane })).collect();
                 let o = &produced.o.row(row)[head * d_v..(head + 1) * d_v];
                 let o: Vec<_> = o.iter().map(|&bits| Some(case.problem.out_dtype.to_f32(bits).to_bits())).collect();

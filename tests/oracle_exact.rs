@@ -21,6 +21,11 @@ struct Row<'a> {
 
 impl Row<'_> {
     fn truth(&self) -> RowTruth {
+        self.asked(1).0
+    }
+
+    /// The truth, asked for a number of times, and how many elements the first step left open in all.
+    fn asked(&self, times: usize) -> (RowTruth, u64) {
         let (d_qk, d_v) = (self.q.len(), self.keys.first().map_or(1, |key| key.1.len()));
         let problem = Problem {
             sequences: vec![Sequence { id: 0, q: 1, kv: self.keys.len() as u32 }],
@@ -51,7 +56,8 @@ impl Row<'_> {
         let v = tensor(kv, self.keys.iter().flat_map(|key| key.1).copied().collect(), self.keys.len(), d_v);
         let mut oracle = Oracle::new(Mode::Enclosure);
         oracle.begin(&problem, &q, &k, &v);
-        oracle.row(0, 0, 0, &[]).clone()
+        let truths: Vec<RowTruth> = (0..times).map(|_| oracle.row(0, 0, 0, &[]).clone()).collect();
+        (truths[0].clone(), oracle.escalations())
     }
 }
 
@@ -207,6 +213,18 @@ fn a_tie_is_broken_by_what_lies_ten_thousand_below() {
         }
     }
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+/// Every element that the first step leaves open is counted, and no other.
+#[test]
+fn ties_are_counted_as_escalations() {
+    let step = 1.0 / 128.0;
+    let plain: [(&[f64], &[f64]); 2] = [(&[0.0], &[1.0, 3.0]), (&[0.0], &[1.0, 5.0])];
+    assert_eq!(equal(Dtype::BF16, &plain).asked(3).1, 0);
+    let one: [(&[f64], &[f64]); 2] = [(&[0.0], &[1.0, 3.0]), (&[0.0], &[1.0 + step, 5.0])];
+    assert_eq!(equal(Dtype::BF16, &one).asked(1).1, 1);
+    let both: [(&[f64], &[f64]); 2] = [(&[0.0], &[1.0, 1.0]), (&[0.0], &[1.0 + step, 1.0 + step])];
+    assert_eq!(equal(Dtype::BF16, &both).asked(3).1, 6);
 }
 
 #[test]

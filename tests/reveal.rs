@@ -113,6 +113,14 @@ fn prefill_of_fa3_walks_blocks_of_128_and_decode_of_176() {
 }
 
 #[test]
+fn a_score_is_read_from_lse_through_a_folded_scale() {
+    for plan in [Plan::Prefill, Plan::Decode] {
+        let order = found("fa3", 4, plan, Product::Qk);
+        assert_eq!(readings(&order.tree)[0].to_string(), "one running sum, first to last");
+    }
+}
+
+#[test]
 fn orders_over_head_dim_lanes_are_found() {
     for (planted, text) in [
         ("sequential", "(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)"),

@@ -1,6 +1,7 @@
 //! The command line. Results go to stdout, progress and errors to stderr.
 
 mod checkpoint;
+mod explain;
 mod found;
 mod fresh;
 mod fuzz;
@@ -70,8 +71,10 @@ struct Arguments {
 enum Command {
     /// Generate cases, run both paths and the oracle, and shrink what differs
     Fuzz(fuzz::Options),
-    /// Run kept cases and print the full verdict
+    /// Run kept cases and print the verdict
     Replay(replay::Options),
+    /// Run kept cases and print why they differ: the first step that does, how the difference grows, the cause
+    Explain(replay::Options),
     /// Make a failing case small
     Shrink(shrink::Options),
     /// Print a case in words, with its sequences, pages and steps
@@ -104,6 +107,7 @@ pub fn main() -> u8 {
     let result = std::panic::catch_unwind(|| match arguments.command {
         Command::Fuzz(options) => fuzz::run(&options, consent),
         Command::Replay(options) => replay::run(&options, consent),
+        Command::Explain(options) => explain::run(&options, consent),
         Command::Shrink(options) => shrink::run(&options, consent),
         Command::Show(options) => show::run(&options),
         Command::Probe(options) => probe::run(&options, consent),

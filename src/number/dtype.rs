@@ -238,11 +238,11 @@ impl Dtype {
     }
 }
 
-/// 2^e as `f64`, for `e` in -1074..=1023.
+/// 2^e as `f64`, for `e` in -1022..=1023.
 #[inline]
 pub(crate) fn exp2i(e: i32) -> f64 {
-    debug_assert!((-1074..=1023).contains(&e));
-    if e >= -1022 { f64::from_bits(((e + 1023) as u64) << 52) } else { f64::from_bits(1 << (e + 1074)) }
+    debug_assert!((-1022..=1023).contains(&e));
+    f64::from_bits(((e + 1023) as u64) << 52)
 }
 
 impl fmt::Display for Dtype {

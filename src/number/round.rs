@@ -97,21 +97,12 @@ pub fn round_mpfr(dtype: Dtype, value: &rug::Float) -> u32 {
     // MPFR's significand lies in [1/2, 1): floor(log2|value|) is one less than its exponent.
     let floor_log2 = exponent - 1;
     let quantum = floor_log2.max(dtype.emin()) - (dtype.precision() as i32 - 1);
-    let overflow_exponent = floor_log2_of_max(dtype) + 1;
-    if floor_log2 > overflow_exponent {
-        let infinite = if value.is_sign_negative() { f64::NEG_INFINITY } else { f64::INFINITY };
-        return dtype.round_f64(infinite);
-    }
     let mut steps = rug::Float::with_val(value.prec(), value >> quantum);
     steps.round_even_mut();
     steps <<= quantum;
-    // At most `precision` bits remain and the exponent is in range of f64: exact.
+    // At most `precision` bits remain: exact, or infinite where the value is beyond f64 and so beyond every format.
     let rounded = steps.to_f64();
     if rounded == 0.0 && value.is_sign_negative() { dtype.sign_mask() } else { dtype.round_f64(rounded) }
-}
-
-fn floor_log2_of_max(dtype: Dtype) -> i32 {
-    floor_log2(dtype.max_finite())
 }
 
 /// floor(log2 x) for positive finite `x`; the least exponent for zero.

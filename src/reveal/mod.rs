@@ -72,7 +72,6 @@ mod solve;
 pub use arithmetic::{Accumulator, Arithmetic, Fused};
 pub use mask::Mask;
 pub use refusal::{Pair, Refusal};
-pub(crate) use replay::replay;
 
 use crate::tree::Tree;
 
@@ -168,7 +167,7 @@ pub fn reveal(sum: &mut dyn Summation) -> Result<Revealed, Refusal> {
     let confirmed = prober.probes - probes;
     let probed = prober.runs;
     let tree = solved.tree;
-    let mut established = replay(prober.sum, &tree)?;
+    let mut established = replay::replay(prober.sum, &tree)?;
     established.confirmed = confirmed;
     established.runs += probed;
     Ok(Revealed { tree, probes, established })

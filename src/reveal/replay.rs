@@ -6,7 +6,7 @@ use crate::source::{Choose, Stream};
 use crate::tree::Tree;
 
 /// Runs the sum on draws of values, and looks for arithmetics under which the tree gives the same bits in all of them.
-pub(crate) fn replay(sum: &mut dyn Summation, tree: &Tree) -> Result<Established, Refusal> {
+pub(super) fn replay(sum: &mut dyn Summation, tree: &Tree) -> Result<Established, Refusal> {
     let (mask, leaves) = (sum.mask(), sum.leaves());
     let mut draws = Vec::with_capacity(DRAWS as usize);
     for draw in 0..DRAWS {

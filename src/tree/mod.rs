@@ -256,6 +256,7 @@ mod tests {
         assert_eq!(parse("((0 1) 2)"), parse("(0 1 2)"));
         assert_ne!(parse("(0 (1 2))"), parse("(0 1 2)"));
         assert_eq!(parse("(7)"), Tree::Leaf(7));
+        assert_eq!(parse("[7]"), Tree::Leaf(7));
         let difference = parse("(0 (1 2))").first_difference(&parse("(0 1 2)")).unwrap();
         assert_eq!(difference.to_string(), "after 0: (1 2) against 1 at [1]");
     }
@@ -275,6 +276,7 @@ mod tests {
             ("", "no tree"),
             ("(", "left open"),
             ("()", "without terms"),
+            ("[]", "without terms"),
             ("(0]", "closes"),
             ("0)", "text after"),
             (")", "nothing is open"),

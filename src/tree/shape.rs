@@ -235,7 +235,7 @@ fn held(tree: &Tree, set: &[u32]) -> Option<Tree> {
             }
         } else if total == set.len() {
             terms.sort_unstable();
-            return (terms == set).then(|| Tree::Fused(children));
+            return (terms == set).then_some(Tree::Fused(children));
         }
         node = children.into_iter().find(|child| child.leaves().contains(&set[0]))?;
     }

@@ -61,7 +61,7 @@ fn another_order_each_call() {
     let mut call = 0usize;
     let seldom = |x: &[f32]| {
         call += 1;
-        if x[1..].iter().any(|&y| y != x[1]) && x.iter().all(|&y| y.abs() != 1.0) && call % 5 == 0 {
+        if x[1..].iter().any(|&y| y != x[1]) && x.iter().all(|&y| y.abs() != 1.0) && call.is_multiple_of(5) {
             SINGLE.reversed(x)
         } else {
             SINGLE.sequential(x)

@@ -69,7 +69,7 @@ fn small(it: &Small) -> Value {
     json!({
         "size": it.size, "words": it.words, "signature": it.signature,
         "known_size": known.map(|(size, _)| size), "known_words": known.map(|(_, words)| words),
-        "no_larger_than_known": it.is_smallest(), "findings_shrunk": it.shrunk, "case": it.text, "seconds": it.seconds,
+        "no_larger_than_known": it.is_smallest(), "larger_by": it.larger_by(), "findings_shrunk": it.shrunk, "case": it.text, "seconds": it.seconds,
     })
 }
 

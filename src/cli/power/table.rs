@@ -151,7 +151,14 @@ fn score(text: &mut String, outcome: &Outcome) {
     );
     for (it, small, _) in with_known().filter(|(.., smallest)| !smallest) {
         let known = small.known.as_ref().map_or("", |(_, words)| words);
-        let _ = writeln!(text, "  larger: {}: {} against {known}, {} findings shrunk", it.mutant, small.words, small.shrunk);
+        let _ = writeln!(
+            text,
+            "  larger: {}: {} against {known}, by its {}; {} findings shrunk",
+            it.mutant,
+            small.words,
+            small.larger_by().unwrap_or("size"),
+            small.shrunk
+        );
     }
     let causes = || killed.iter().filter_map(|it| Some((it, it.small.as_ref()?)));
     let right = causes().filter(|(it, small)| it.cause_is_right(small)).count();

@@ -287,7 +287,7 @@ impl Recipe {
             let cells = self.layout.cells_of(part);
             let tree = match order {
                 Order::Sequential => Tree::sum(cells.iter().flat_map(|cell| cell.keys.clone().map(Tree::Leaf))),
-                _ => Tree::sum(cells.iter().filter_map(|cell| cell_tree(order, cell))),
+                _ => Tree::sum(cells.iter().filter_map(|cell| self.cell_tree(cell))),
             };
             (u64::from(part.index), tree)
         });
@@ -296,6 +296,11 @@ impl Recipe {
             Merge::Sequential => Tree::sum(parts.into_iter().map(|(_, tree)| tree)),
             Merge::Tree => Tree::over_slots(parts),
         }
+    }
+
+    /// The order in which the products of one cell are added, over key positions.
+    pub fn cell_tree(&self, cell: &Cell) -> Option<Tree> {
+        cell_tree(self.arithmetic.value.order, cell)
     }
 }
 

@@ -61,6 +61,10 @@
 //! **lse.** The relative errors of `l` from steps 3 and 4 as a logarithm, or `D` if that is smaller (log-sum-exp never
 //! amplifies), plus the roundings of the logarithm and of its sum with the maximum.
 //!
+//! **One key** (`one_key.rs`). A weight of `e^0` over a sum of the same is 1, so a row with one key and no sink is that key's value, and only
+//! the store rounds. A bound of half a ULP would let a store pass that takes ties away from even; there the correctly rounded
+//! value is the only right one.
+//!
 //! The range check (`range.rs`) comes first: intermediates that may overflow, or weights that may vanish below a finite `max_init`, are
 //! [`Bound::OutOfRange`].
 //!
@@ -69,6 +73,7 @@
 
 mod count;
 mod descaled;
+mod one_key;
 mod range;
 mod row;
 mod score;
@@ -79,6 +84,7 @@ mod simulation;
 mod tests;
 
 pub use super::oracle::{RowSums, Weighting};
+pub use one_key::one_key_passes_through;
 pub use row::RowBound;
 pub use score::weighting;
 

@@ -20,6 +20,7 @@ fn regimes() -> Vec<Regime> {
     list.extend([1.0, 20.0, 88.0, 1e4, f32::MAX].map(|gap| Regime::Dominant { gap, lane: 3 }));
     list.extend([-1e3, -1e4, -6e4, -3e38].map(|level| Regime::Deep { level }));
     list.extend([(2, 0), (3, 1), (8, 5), (u32::MAX, 7)].map(|(span, phase)| Regime::Mirror { span, phase }));
+    list.push(Regime::ZeroPeak);
     list
 }
 

@@ -309,6 +309,7 @@ fn regime(source: &mut dyn Source, dtype: Dtype, out: Dtype, d_qk: u32, row: std
         Kind::Subnormal => Regime::Subnormal,
         Kind::Quantised => Regime::Quantised,
         Kind::Tail => Regime::Tail,
+        Kind::ZeroPeak => Regime::ZeroPeak,
         Kind::Rising => Regime::Rising { step: source.pick(&[0.25, 1.0, 0.03125, 8.0]) },
         Kind::Wide => Regime::Wide,
         Kind::OnehotV => Regime::OnehotV,

@@ -135,6 +135,86 @@ catalogue! {
         settings: &[],
         smallest: include_str!("../../../../corpora/mutants/A-M11.case"),
     }
+    /// The last tile is dropped where it is not full.
+    TailTileDropped {
+        id: "A-M12",
+        source: "pytorch/pytorch#159247, pytorch/pytorch#133717",
+        edit: "the number of KV tiles is kv / tile instead of its ceiling, but at least 1: keys behind the last full tile are not read",
+        silent: "kv below the tile, or a multiple of it",
+        cause: CauseKind::Semantics,
+        settings: &[("softmax.block", "128")],
+        smallest: include_str!("../../../../corpora/mutants/A-M12.case"),
+    }
+    /// A window without a causal mask is ignored.
+    WindowNeedsCausal {
+        id: "A-M13",
+        source: "jax-ml/jax#32300",
+        edit: "the window is applied inside the branch that handles the causal limit: a call that is not causal sees all keys",
+        silent: "a causal mask, or no window, or one that reaches all keys",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M13.case"),
+    }
+    /// A chunk of prefill does not see the chunks before it.
+    SecondChunkLosesHistory {
+        id: "A-M14",
+        source: "sgl-project/sglang#22020",
+        edit: "a paged call with several rows and no prefix-cache hit is taken for a first chunk: only the keys it brings itself are read",
+        silent: "a cache without pages, one row in each call, or no keys before the call's rows without a prefix-cache hit",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M14.case"),
+    }
+    /// A last tile of one key is not read.
+    TailOfOneKeyDropped {
+        id: "A-M15",
+        source: "pytorch/pytorch#191937",
+        edit: "under a mask, with bf16 keys, kv % 32 = 1 and kv above 32, the last key is not read",
+        silent: "kv % 32 other than 1, kv = 1, no mask, or keys in another format",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M15.case"),
+    }
+    /// ALiBi slopes are indexed by KV head.
+    SlopesByKvHead {
+        id: "A-M16",
+        source: "own reading: a kernel whose blocks go over KV heads takes its slope by blockIdx, as it takes K and V",
+        edit: "query head h takes the slope of head h / group size",
+        silent: "no ALiBi, groups of one, or equal slopes",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M16.case"),
+    }
+    /// One of three paths lacks the sink.
+    SinkMissingBetweenPaths {
+        id: "A-M17",
+        source: "kekzl/imp#1303",
+        edit: "short rows and rows of 256 keys and more have code of their own; the path between, at 49 to 255 keys, leaves the sink out",
+        silent: "no sinks, or kv below 49 or above 255",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M17.case"),
+    }
+    /// Context-parallel ranks share out whole chunks only.
+    ContextTailDropped {
+        id: "A-M18",
+        source: "NVIDIA/TransformerEngine#3331",
+        edit: "the lengths of ranks are kv / chunks, rounded down: the keys of the rest belong to nobody",
+        silent: "one rank, or kv a multiple of the number of chunks",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/A-M18.case"),
+    }
+    /// The first tile is that of the last row's window.
+    WindowOfLastRow {
+        id: "A-M19",
+        source: "own reading: the lower bound of the KV loop of a windowed flash kernel, taken from the wrong end of the row tile",
+        edit: "the KV loop begins at the tile in which the window of the row tile's last row begins, instead of its first row's",
+        silent: "no left window, row tiles of one row, or windows that begin in the same tile",
+        cause: CauseKind::Semantics,
+        settings: &[("softmax.block", "16")],
+        smallest: include_str!("../../../../corpora/mutants/A-M19.case"),
+    }
     /// The split count follows the longest sequence of the batch.
     SplitsOfBatchMax {
         id: "B-M1",
@@ -185,6 +265,36 @@ catalogue! {
         settings: &[("grid.split", "fixed_size(4)")],
         smallest: include_str!("../../../../corpora/mutants/B-M6.case"),
     }
+    /// Tiles are visited in the order of their pages in memory.
+    PhysicalPageOrder {
+        id: "B-M7",
+        source: "pytorch/pytorch#182593",
+        edit: "the tiles of a row are visited by ascending place in the cache instead of by position",
+        silent: "one tile, or pages in ascending order",
+        cause: CauseKind::Order,
+        settings: &[("softmax.block", "4")],
+        smallest: include_str!("../../../../corpora/mutants/B-M7.case"),
+    }
+    /// A prefix that all sequences share is a part of its own.
+    SharedPrefixCascade {
+        id: "B-M8",
+        source: "vllm-project/vllm#32561",
+        edit: "with several sequences in a call, all with a prefix-cache hit, the keys up to the shortest hit are computed apart and merged (cascade attention)",
+        silent: "a call with one sequence, or with one that has no hit",
+        cause: CauseKind::Order,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/B-M8.case"),
+    }
+    /// The split grid runs over the batch.
+    SplitsOverBatch {
+        id: "B-M9",
+        source: "own reading: stream-K and persistent schedulers cut the keys of a whole batch into equal work items",
+        edit: "splits of a fixed size are counted over the keys of all sequences of the call, one after the other",
+        silent: "the sequences before have a multiple of the size in keys, all together",
+        cause: CauseKind::Order,
+        settings: &[("grid.split", "fixed_size(4)")],
+        smallest: include_str!("../../../../corpora/mutants/B-M9.case"),
+    }
     /// No guard for a maximum that is still -inf.
     NoGuardOfMaximum {
         id: "C-M1",
@@ -221,7 +331,7 @@ catalogue! {
         source: "vllm-project/vllm#28181, vllm-project/vllm#39148, flashinfer-ai/flashinfer#4051",
         edit: "splits that show the row no key are merged as (0, -inf) instead of skipped; two of them first make NaN",
         silent: "fewer than two splits without a key before the row's first",
-        cause: CauseKind::Semantics,
+        cause: CauseKind::Blocking,
         settings: &[("grid.split", "fixed_size(4)")],
         smallest: include_str!("../../../../corpora/mutants/C-M4.case"),
     }
@@ -261,9 +371,59 @@ catalogue! {
         source: "ohdearquant/lattice#361",
         edit: "masked keys inside a visited tile get the score -1e4 instead of -inf",
         silent: "every visible score is above -1e4 + 104, or no tile holds a masked key",
-        cause: CauseKind::Precision,
+        cause: CauseKind::Semantics,
         settings: &[("softmax.block", "4")],
         smallest: include_str!("../../../../corpora/mutants/C-M8.case"),
+    }
+    /// The merge takes its maximum from the left alone.
+    MergeWithoutMaximum {
+        id: "C-M9",
+        source: "zhuzilin/ring-flash-attention#30",
+        edit: "lse = lse_a + log(1 + exp(lse_b - lse_a)): the exponential overflows where the later partial is the larger by 89",
+        silent: "no later partial, the sink included, has a larger lse than those before it together",
+        cause: CauseKind::Precision,
+        settings: &[("grid.split", "fixed_size(4)")],
+        smallest: include_str!("../../../../corpora/mutants/C-M9.case"),
+    }
+    /// The threshold of the lazy rescale is in the wrong unit.
+    LazyRescaleTooLate {
+        id: "C-M10",
+        source: "Dao-AILab/flash-attention#2067",
+        edit: "the maximum is moved only when it rose by 127, the limit for exp2, where exponentials are natural: weights overflow from 89 on",
+        silent: "one tile, or no row whose maximum rises by more than 8",
+        cause: CauseKind::Precision,
+        settings: &[("softmax.block", "4"), ("softmax.rescale", "threshold(8)")],
+        smallest: include_str!("../../../../corpora/mutants/C-M10.case"),
+    }
+    /// The maximum is taken before the mask.
+    MaximumOfMaskedKeys {
+        id: "C-M11",
+        source: "own reading: a mask applied to P instead of S",
+        edit: "masked keys inside a visited tile count in the row maximum, and get the weight 0 afterwards",
+        silent: "no masked key of a visited tile has a larger score than the visible keys up to that tile",
+        cause: CauseKind::Precision,
+        settings: &[("softmax.block", "4")],
+        smallest: include_str!("../../../../corpora/mutants/C-M11.case"),
+    }
+    /// Every split adds the sink.
+    SinkInEverySplit {
+        id: "C-M12",
+        source: "own reading: the sink moved from the epilogue into the split kernel, whose partials are merged",
+        edit: "the sink joins the denominator once for each split with keys",
+        silent: "no sinks, or at most one split with keys",
+        cause: CauseKind::Semantics,
+        settings: &[("grid.split", "fixed_size(4)")],
+        smallest: include_str!("../../../../corpora/mutants/C-M12.case"),
+    }
+    /// Fast-math removes the guard of masked rows.
+    NoGuardOfEmptyRow {
+        id: "C-M13",
+        source: "ROCm/TransformerEngine#69",
+        edit: "the test for a row whose keys are all masked is compiled away (no infinities): its results are 0 / 0",
+        silent: "every row of a sequence with keys sees one, or sinks",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/C-M13.case"),
     }
     /// The store cuts off instead of rounding.
     TruncatedStore {
@@ -354,5 +514,65 @@ catalogue! {
         cause: CauseKind::Semantics,
         settings: &[],
         smallest: include_str!("../../../../corpora/mutants/D-M9.case"),
+    }
+    /// E4M3 is read as its FNUZ variant.
+    FnReadAsFnuz {
+        id: "D-M10",
+        source: "vllm-project/vllm#45720",
+        edit: "patterns of e4m3fn are decoded as e4m3fnuz: half the number, and NaN for -0",
+        silent: "keys and values in another format, or zeros of positive sign alone",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/D-M10.case"),
+    }
+    /// -0 of an E4M3 cache is NaN.
+    NegativeZeroIsNan {
+        id: "D-M11",
+        source: "own reading: a conversion from e4m3fn to e4m3fnuz that doubles the scale, and forgets that the pattern of -0 is NaN there",
+        edit: "keys and values of -0 become NaN",
+        silent: "keys and values in another format than e4m3, or no -0 among them",
+        cause: CauseKind::Semantics,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/D-M11.case"),
+    }
+    /// Ties round away from zero.
+    StoreTiesAway {
+        id: "D-M12",
+        source: "hw-native-sys/pypto-lib#844",
+        edit: "the bf16 store adds 0x8000 and drops the low half: ties go away from zero instead of to even",
+        silent: "no result halfway between two bf16 numbers, or outputs in another format",
+        cause: CauseKind::Precision,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/D-M12.case"),
+    }
+    /// P is cut off on its way to bf16.
+    TruncatedWeights {
+        id: "D-M13",
+        source: "own reading: a packed conversion that takes the upper halves (PRMT) in place of a rounding one, as ROCm/flash-attention#78 replaced",
+        edit: "weights drop their low 16 bits instead of rounding to the nearest bf16",
+        silent: "weights that bf16 holds exactly, as with equal scores",
+        cause: CauseKind::Precision,
+        settings: &[("probs.dtype", "bf16")],
+        smallest: include_str!("../../../../corpora/mutants/D-M13.case"),
+    }
+    /// tanh of 11 bits.
+    CoarseTanh {
+        id: "D-M14",
+        source: "own reading: tanh.approx.f32, relative error 2^-11, in the softcap of a kernel that declares a correct one",
+        edit: "the softcap keeps 11 significant bits of tanh",
+        silent: "no softcap, ALiBi, or scores of 0",
+        cause: CauseKind::Precision,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/D-M14.case"),
+    }
+    /// Subnormal weights are flushed.
+    SubnormalWeightsFlushed {
+        id: "D-M15",
+        source: "own reading: ex2.approx.ftz.f32, and the flag for flushing that iree-org/iree#22041 sets",
+        edit: "exponentials below 2^-126 become 0",
+        silent: "every score is within 87 of the row maximum as it stands",
+        cause: CauseKind::Precision,
+        settings: &[],
+        smallest: include_str!("../../../../corpora/mutants/D-M15.case"),
     }
 }

@@ -4,7 +4,7 @@
 use super::Mutant;
 use crate::number::Dtype;
 use crate::subject::attention::conventions::{AnchorConvention, Conventions, EmptyRow, ScalesConvention, WindowConvention};
-use crate::subject::attention::numerics::{GridAnchor, MaxInit, Numerics, Store};
+use crate::subject::attention::numerics::{GridAnchor, MaxInit, Numerics, Rescale, Store};
 
 impl Mutant {
     /// The score that takes the place of minus infinity in [`Mutant::FiniteMaskAndMaximum`] and [`Mutant::FiniteMaskValue`].
@@ -20,6 +20,7 @@ impl Mutant {
             Mutant::FiniteMaskAndMaximum => numerics.softmax.max_init = MaxInit::Finite(Mutant::MASKED),
             Mutant::EmptyRowPositiveLse => actual.empty_row = EmptyRow::ZeroPosInf,
             Mutant::TruncatedStore => numerics.store = Store::Truncate,
+            Mutant::LazyRescaleTooLate => numerics.softmax.rescale = Rescale::Threshold(127.0),
             Mutant::HalfAccumulator => numerics.value.acc = Dtype::F16,
             Mutant::KvScalesIgnored => actual.kv_scales = ScalesConvention::Ignored,
             _ => {}

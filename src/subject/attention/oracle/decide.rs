@@ -170,3 +170,81 @@ impl Exact {
         (total, error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row of one lane over keys of given scores and values.
+    fn row<'a>(scores: &'a [f64], values: &'a [f64], cap: Option<f64>) -> Row<'a> {
+        Row {
+            q: &[1.0],
+            k: scores,
+            v: values,
+            n: scores.len(),
+            d_qk: 1,
+            d_v: 1,
+            first: 0,
+            position: scores.len() as i64 - 1,
+            scale: 1.0,
+            cap,
+            slope: None,
+            sink: None,
+            out: Dtype::F32,
+            v_max: 1.0,
+            broken: false,
+            look_at_v: false,
+            offsets: [0; 3],
+        }
+    }
+
+    /// Numbers in -1..1 that fill a significand.
+    fn spread(count: usize, seed: u64) -> Vec<f64> {
+        let golden = 0.618_033_988_749_894_9;
+        (0..count).map(|n| ((n as f64 + 1.0) * golden + seed as f64 * 0.377).fract() * 2.0 - 1.0).collect()
+    }
+
+    /// The ball of each precision holds what a far higher one gives, and is not wider than its derivation says: with `g`
+    /// groups, `2 (g + 8) 2^-p` of the sums of magnitudes above and below the line, and the last roundings.
+    #[test]
+    fn balls_hold_the_truth_and_no_more() {
+        for keys in [1, 2, 3, 7, 8, 9, 40, 120] {
+            for seed in 0..6 {
+                // Values of both signs, of one sign, and such that the sum nearly cancels.
+                let mut values = spread(keys, seed);
+                match seed % 3 {
+                    0 => {}
+                    1 => values.iter_mut().for_each(|v| *v = 0.5 + v.abs() / 2.0),
+                    _ => (1..keys).step_by(2).for_each(|n| values[n] = -values[n - 1]),
+                }
+                let scores: Vec<f64> = spread(keys, seed + 100).iter().map(|s| s * 3.0).collect();
+                for cap in [None, Some(2.0)] {
+                    let row = row(&scores, &values, cap);
+                    let mut exact = Exact::new(&row);
+                    let (sums, groups) = (exact.value_sums(&row, 0), exact.groups.len() as f64);
+                    let best = [exact.quotient(&sums, 400).value, exact.log_sum(400).value];
+                    for precision in [64, 100] {
+                        let unit = 2f64.powi(-(precision as i32));
+                        let log = (keys as f64).ln();
+                        let widths = [4.0 * (groups + 9.0) * unit, 2.0 * (groups + 9.0 + log) * unit];
+                        let balls = [exact.quotient(&sums, precision), exact.log_sum(precision)];
+                        for ((ball, best), width) in balls.iter().zip(&best).zip(widths) {
+                            let error = Float::with_val(2048, &ball.value - best).abs();
+                            assert!(error <= ball.radius, "{keys} keys, seed {seed}: off by {error}, radius {}", ball.radius);
+                            assert!(
+                                ball.radius <= width * 1.01,
+                                "{keys} keys, seed {seed}: radius {} above {width}",
+                                ball.radius
+                            );
+                            let (lo, hi) = ball.ends();
+                            assert!(*best >= lo && *best <= hi);
+                            let truth = ball.truth();
+                            assert!(Float::with_val(2048, best - truth.value).abs() <= truth.radius, "{truth:?}");
+                            assert!(truth.radius <= (width + truth.value.abs() * f64::EPSILON) * 1.01 + 1e-320, "{truth:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

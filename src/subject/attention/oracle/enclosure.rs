@@ -331,3 +331,55 @@ fn tile<const W: usize, const S: usize, const A: usize>(
     }
     (s, a)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rug::Float;
+
+    /// Products and sums of small integers have no rounding: every length, every rest, signs alternating.
+    #[test]
+    fn dot_products_are_complete() {
+        for d in 0..40 {
+            let q: Vec<f64> = (0..d).map(|n| f64::from(n + 1)).collect();
+            let k: Vec<f64> = (0..d).map(|n| f64::from(if n % 2 == 0 { n + 3 } else { -n })).collect();
+            let terms: Vec<i64> = (0..i64::from(d)).map(|n| (n + 1) * if n % 2 == 0 { n + 3 } else { -n }).collect();
+            let sum: i64 = terms.iter().sum();
+            let absolute: i64 = terms.iter().map(|term| term.abs()).sum();
+            assert_eq!(dot(&q, &k), (sum as f64, absolute as f64), "{d}");
+        }
+    }
+
+    /// Whatever score the error allows, its capped value lies within the bound: looked at in MPFR, at both ends and at the score itself.
+    #[test]
+    fn softcap_bounds_what_the_error_allows() {
+        for cap in [0.5, 30.0, 1e4] {
+            for steps in [-80.0, -3.0, -0.7, 0.0, 0.01, 1.0, 9.0, 25.0] {
+                for error in [0.0, 1e-16, 1e-9, 1e-3, 0.5, 2.0, 60.0] {
+                    for homogeneous in [false, true] {
+                        let (score, error) = (steps * cap, error * cap);
+                        let (capped, bound) = softcap(score, error, cap, homogeneous);
+                        for end in [score - error, score, score + error] {
+                            let truth = (Float::with_val(300, end) / cap).tanh() * cap;
+                            let distance = (truth - capped).abs();
+                            assert!(distance <= bound, "cap {cap} score {score} error {error} end {end}: {distance} > {bound}");
+                        }
+                        // tanh narrows: never wider than the error and the roundings.
+                        assert!(bound <= error + 4.0 * U * cap, "cap {cap} score {score} error {error}: {bound}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Far out nothing is left of an error, however large; where radii are to stay proportional to `u` it is kept.
+    #[test]
+    fn saturation_forgets_the_error() {
+        for score in [90.0, -90.0] {
+            let (capped, bound) = softcap(score, 30.0, 1.0, false);
+            assert_eq!(capped, score.signum());
+            assert!(bound < 1e-14, "{bound}");
+            assert!(softcap(score, 30.0, 1.0, true).1 >= 30.0);
+        }
+    }
+}

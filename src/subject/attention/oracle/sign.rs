@@ -212,4 +212,37 @@ mod tests {
         // tanh is odd: the scores sum to zero, and e^z e^-z = 1, but these are sums of exponentials, which differ.
         assert_eq!(sign_of(&[(1.0, capped(1.0, 0.0)), (-1.0, capped(-1.0, 0.0))], 2.0), Some(Ordering::Greater));
     }
+
+    /// The radius covers the error of every precision, for exponents of all three kinds, and is no wider than its derivation says.
+    #[test]
+    fn the_radius_covers_the_error_and_no_more() {
+        let cap = 2.0;
+        let before: Vec<Float> = (0..40).map(|n| Float::with_val(BITS, [-1.0, 1.0][n % 2] * (19.0 + 0.37 * n as f64))).collect();
+        let scores: Vec<Score> = (0..40).map(|n| capped(f64::from(n) * 0.1 - 2.0, 0.3)).collect();
+        for count in [2, 3, 15, 17, 40] {
+            for kinds in 1..4 {
+                let parts: Vec<Part> = (0..count)
+                    .map(|n| {
+                        let coefficient = Float::with_val(BITS, [1.0, -0.7][n % 2] / (n as f64 + 3.0));
+                        let exponent = match n % kinds {
+                            0 => Exponent::Exact(Float::with_val(BITS, -0.01 * n as f64)),
+                            1 => Exponent::Capped(&scores[n]),
+                            _ => Exponent::Tail { base: Float::with_val(BITS, 1.5 + n as f64), before: &before[n] },
+                        };
+                        Part { coefficient, exponent }
+                    })
+                    .collect();
+                let (best, _) = evaluate(&parts, cap, 2048);
+                // The largest exponential is factored out; the factor of a tail is about twice the cap.
+                let magnitudes: f64 = parts.iter().map(|part| part.coefficient.to_f64().abs() * 2.0 * cap).sum();
+                for precision in [64, 90, 256] {
+                    let (sum, radius) = evaluate(&parts, cap, precision);
+                    let error = Float::with_val(4096, &sum - &best).abs();
+                    assert!(error <= radius, "{count} parts of {kinds} kinds: off by {error}, radius {radius}");
+                    let width = Float::with_val(64, 2.0 * (count as f64 + 16.0) * magnitudes) >> precision;
+                    assert!(radius <= width * 1.01, "{count} parts of {kinds} kinds: radius {radius}");
+                }
+            }
+        }
+    }
 }

@@ -62,14 +62,36 @@ pub fn planted(mutants: &[Mutant], settings: &Settings, mut done: impl FnMut(&Pl
     parallel::map(settings.jobs, mutants.len(), |n| one(mutants[n], settings), |it| done(it))
 }
 
+/// Where a fault stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sides {
+    /// On both.
+    Both,
+    /// In inference, with the kernel without it in training.
+    Infer,
+}
+
+/// The campaign for one mutant, up to the first case that fails, without what [`planted`] makes of that.
+pub fn hunt(mutant: Mutant, sides: Sides, seed: u64, cases: u64) -> Hunt {
+    hunt::hunt(&campaign(mutant, sides), seed, cases).0
+}
+
+fn campaign(mutant: Mutant, sides: Sides) -> Attention {
+    let train = match sides {
+        Sides::Both => kernel(mutant),
+        Sides::Infer => without(mutant),
+    };
+    attention(train, kernel(mutant))
+}
+
 fn one(mutant: Mutant, settings: &Settings) -> Planted {
-    let both = attention(kernel(mutant), kernel(mutant));
-    let (hunt, first) = hunt::hunt(&both, settings.seed, settings.cases);
+    let both = campaign(mutant, Sides::Both);
+    let (found, first) = hunt::hunt(&both, settings.seed, settings.cases);
     let clean = attention(without(mutant), without(mutant));
-    let small = first.and_then(|first| small::small(&both, mutant, &first, settings));
-    let (infer, _) = hunt::hunt(&attention(without(mutant), kernel(mutant)), settings.seed, settings.cases);
+    let small = first.and_then(|first| small::small(&both, mutant, first, settings));
+    let infer = hunt(mutant, Sides::Infer, settings.seed, settings.cases);
     let rivals = rivals::beside(&both, &clean, settings.seed, settings.rival_cases);
-    Planted { mutant, both: hunt, infer, small, rivals }
+    Planted { mutant, both: found, infer, small, rivals }
 }
 
 /// The kernel with the fault, and with the fields that it needs.

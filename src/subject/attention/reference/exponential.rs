@@ -38,7 +38,7 @@ impl Exponential {
 
     /// 2^t.
     #[inline]
-    pub(super) fn exp2(self, t: f32) -> f32 {
+    pub(in crate::subject::attention) fn exp2(self, t: f32) -> f32 {
         match self {
             Exponential::Exact if t == 0.0 => 1.0,
             Exponential::Exact => core_math::exp2f(t),

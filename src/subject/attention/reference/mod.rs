@@ -28,7 +28,7 @@ use row::{Arithmetic, Row};
 use std::cell::RefCell;
 use std::ops::Range;
 use sum::SumScratch;
-use trace::{Recorder, Silent, Trace};
+use trace::{Form, Recorder, Silent, Trace};
 use view::{Entry, Gathered, View};
 
 /// Buffers kept between calls, so that inner loops do not allocate.
@@ -91,7 +91,7 @@ impl Reference {
         }
         let facts = entry.facts(&view);
         let rows = if acting.by_tile() { facts.tile(row) } else { row..row + 1 };
-        let mut trace = Trace::default();
+        let mut trace = Trace::new(Form::of(&acting.numerics, &view.attributes));
         let work = Work { rows, heads: head..head + 1, traced: row };
         with_scratch(|scratch| acting.compute(&view, entry, &work, scratch, &mut trace, &mut |_, _, _, _| {}));
         Some(trace)
@@ -165,7 +165,7 @@ impl Reference {
             let mut first = work.rows.start;
             while first < work.rows.end {
                 let rows = first..first.saturating_add(tile).min(work.rows.end);
-                self.lay(view, &numerics, &facts, rows.clone(), scratch);
+                self.lay(view, entry, &numerics, &facts, rows.clone(), scratch);
                 for head in heads.clone() {
                     self.go_together(&arithmetic, view, entry, rows.clone(), work.traced, head, home, scratch, recorder);
                     for (n, row) in rows.clone().enumerate() {
@@ -196,13 +196,22 @@ impl Reference {
     }
 
     /// Lays the grid over rows that go together, and over all of them at once.
-    fn lay(&self, view: &View<'_>, numerics: &Numerics, facts: &StepFacts, rows: Range<u32>, scratch: &mut Scratch) {
+    fn lay(
+        &self,
+        view: &View<'_>,
+        entry: &Entry<'_>,
+        numerics: &Numerics,
+        facts: &StepFacts,
+        rows: Range<u32>,
+        scratch: &mut Scratch,
+    ) {
         if scratch.rows.len() < rows.len() {
             scratch.rows.resize_with(rows.len(), Row::default);
         }
         for (row, state) in rows.clone().zip(&mut scratch.rows) {
             let (keys, position) = self.keys(numerics, facts, row);
             state.layout.cut(numerics, facts, row, keys);
+            self.reorder(entry, &mut state.layout);
             state.position = position;
             state.flaw = self.flaw(view, numerics, facts, row);
         }

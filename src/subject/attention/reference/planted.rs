@@ -7,10 +7,11 @@ use super::Reference;
 use super::view::{Entry, KeySlots, View};
 use crate::number::Dtype;
 use crate::subject::attention::conventions::WindowConvention;
+use crate::subject::attention::kernel::Attributes;
 use crate::subject::attention::mask::Mask;
 use crate::subject::attention::mutant::Mutant;
-use crate::subject::attention::numerics::{Block, Context, Merge, Numerics, Order, Passes, Split, Traverse};
-use crate::subject::attention::recipe::StepFacts;
+use crate::subject::attention::numerics::{Block, Context, GridAnchor, Merge, Numerics, Order, Passes, Split, Traverse};
+use crate::subject::attention::recipe::{Layout, StepFacts};
 use crate::subject::attention::validate::MAX_HEADS;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,6 +20,8 @@ use std::ops::Range;
 const ONE_ROW_TILE: u32 = 64;
 /// Rows up to which [`Mutant::MergeOrderByRows`] merges in order.
 const SMALL_CALL: usize = 8;
+/// Keys at which [`Mutant::SinkMissingBetweenPaths`] takes its middle path.
+const MIDDLE_PATH: Range<u32> = 49..256;
 /// Slopes that leave scores as they are.
 const NO_SLOPES: [f32; MAX_HEADS] = [0.0; MAX_HEADS];
 
@@ -37,6 +40,12 @@ pub(super) struct Flaw {
     pub empty_splits: [usize; 2],
     /// Partials are merged from the last back to the first.
     pub merged_back: bool,
+    /// Keys outside of `visible` keep their score, and lose their weight instead.
+    pub masked_late: bool,
+    /// The sink does not join.
+    pub sink_missing: bool,
+    /// A row without visible keys is divided by its sum of 0.
+    pub unguarded: bool,
 }
 
 /// What is decoded.
@@ -78,12 +87,10 @@ impl Reference {
                     view.attributes.to_mut().alibi_slopes = slopes;
                 }
             }
-            Mutant::WindowSentinelLiteral => {
-                if view.attributes.mask.causal.is_some() && view.attributes.mask.window_left.is_none() {
-                    // Bounds from p + 1 to p: what is left of a window of 0 that should hold the row itself.
-                    view.attributes.to_mut().mask.window_left = Some(0);
-                    self.actual.window = WindowConvention::CountsSelf;
-                }
+            Mutant::WindowSentinelLiteral if view.is_causal_without_window() => {
+                // Bounds from p + 1 to p: what is left of a window of 0 that should hold the row itself.
+                view.attributes.to_mut().mask.window_left = Some(0);
+                self.actual.window = WindowConvention::CountsSelf;
             }
             Mutant::TileOfBatchMaxQ if longest_q <= 1 => self.numerics.softmax.block = Block::Size(ONE_ROW_TILE),
             Mutant::DotOrderByRows if view.rows() == 1 => self.numerics.score.order = Order::Lanes(8),
@@ -95,7 +102,37 @@ impl Reference {
                 view.entries.sort_by_key(|entry| entry.kv == 0);
             }
             Mutant::ScoresInStorageFormat if view.q.dtype != Dtype::F32 => self.numerics.score.store = view.q.dtype,
+            Mutant::WindowNeedsCausal if view.attributes.mask.causal.is_none() => view.attributes.to_mut().mask = Mask::default(),
+            Mutant::SharedPrefixCascade => {
+                let with_keys = view.entries.iter().filter(|entry| entry.q > 0 && entry.kv > 0);
+                let shared = with_keys.clone().map(|entry| entry.prefix).min().unwrap_or(0);
+                if with_keys.count() > 1 && shared > 0 {
+                    self.numerics.grid.split = Split::CacheBoundary;
+                    view.entries.iter_mut().for_each(|entry| entry.prefix = shared);
+                }
+            }
+            Mutant::SplitsOverBatch => {
+                if let Split::FixedSize(n) = self.numerics.grid.split {
+                    self.numerics.grid.anchor = GridAnchor::Uncached;
+                    let mut before = 0;
+                    for entry in &mut view.entries {
+                        // The first border of the batch's grid inside the sequence.
+                        entry.prefix = (n - before % n) % n;
+                        before += entry.kv;
+                    }
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// Puts the tiles of each part in another order of visits.
+    pub(super) fn reorder(&self, entry: &Entry<'_>, layout: &mut Layout) {
+        if self.mutant == Some(Mutant::PhysicalPageOrder) {
+            let Layout { parts, cells } = layout;
+            for part in parts {
+                cells[part.cells.clone()].sort_by_key(|cell| entry.run(cell.keys.clone()).0);
+            }
         }
     }
 
@@ -144,8 +181,33 @@ impl Reference {
     /// The keys that a row takes, and its ALiBi position.
     pub(super) fn keys(&self, numerics: &Numerics, facts: &StepFacts, row: u32) -> (Range<u32>, i64) {
         let (keys, position) = facts.keys(&self.actual, row);
+        let cut = |start: u32, end: u32| {
+            let (start, end) = (keys.start.max(start), keys.end.min(end));
+            (if start < end { start..end } else { 0..0 }, position)
+        };
         match self.mutant {
-            Some(Mutant::FiniteMaskAndMaximum | Mutant::FiniteMaskValue) if !keys.is_empty() => {
+            Some(Mutant::TailTileDropped) => {
+                let tile = tile(numerics, facts);
+                cut(0, (facts.kv / tile).max(1) * tile)
+            }
+            Some(Mutant::SecondChunkLosesHistory) if facts.call.page.is_some() && facts.q > 1 && facts.prefix == 0 => {
+                cut(facts.kv.saturating_sub(facts.q), facts.kv)
+            }
+            Some(Mutant::TailOfOneKeyDropped) => {
+                let alone = facts.kv > 32 && facts.kv % 32 == 1;
+                let masked = facts.mask != Mask::default();
+                cut(0, if alone && masked && facts.call.kv_dtype == Dtype::BF16 { facts.kv - 1 } else { facts.kv })
+            }
+            Some(Mutant::ContextTailDropped) => {
+                let chunks = facts.call.context.map_or(1, |ranks| ranks.chunks());
+                cut(0, facts.kv - facts.kv % chunks)
+            }
+            Some(Mutant::WindowOfLastRow) if facts.mask.window_left.is_some() => {
+                let (last, _) = facts.keys(&self.actual, facts.tile(row).end - 1);
+                let tile = tile(numerics, facts);
+                cut(last.start / tile * tile, facts.kv)
+            }
+            Some(Mutant::FiniteMaskAndMaximum | Mutant::FiniteMaskValue | Mutant::MaximumOfMaskedKeys) if !keys.is_empty() => {
                 let tile = tile(numerics, facts);
                 let end = keys.end.next_multiple_of(tile).min(facts.kv);
                 (keys.start / tile * tile..end, position)
@@ -185,9 +247,60 @@ impl Reference {
                 }
             }
             Mutant::MergeOrderByRows => flaw.merged_back = view.rows() > SMALL_CALL,
+            Mutant::MaximumOfMaskedKeys => {
+                flaw.visible = Some(visible);
+                flaw.masked_late = true;
+            }
+            Mutant::SinkMissingBetweenPaths => flaw.sink_missing = MIDDLE_PATH.contains(&facts.kv),
+            Mutant::NoGuardOfEmptyRow => flaw.unguarded = facts.kv > 0 && visible.is_empty(),
             _ => {}
         }
         flaw
+    }
+}
+
+impl Flaw {
+    /// Changes the scores of the keys from `first` on.
+    pub(super) fn rescore(&self, mutant: Mutant, first: u32, attributes: &Attributes<'_>, scores: &mut [f32]) {
+        if let Some(visible) = self.visible.as_ref().filter(|_| !self.masked_late) {
+            let masked = (first..).zip(&mut *scores).filter(|(key, _)| !visible.contains(key));
+            masked.for_each(|(_, score)| *score = Mutant::MASKED);
+        }
+        if let (Mutant::CoarseTanh, Some(cap), None) = (mutant, attributes.softcap, attributes.alibi_slopes) {
+            scores.iter_mut().for_each(|score| *score = cap * f32::from_bits((*score / cap).to_bits() & !0x1fff));
+        }
+    }
+
+    /// Changes the weights of the keys from `first` on.
+    pub(super) fn reweigh(&self, mutant: Mutant, first: u32, weights: &mut [f32]) {
+        if let Some(visible) = self.visible.as_ref().filter(|_| self.masked_late) {
+            let masked = (first..).zip(&mut *weights).filter(|(key, _)| !visible.contains(key));
+            masked.for_each(|(_, weight)| *weight = 0.0);
+        }
+        if mutant == Mutant::SubnormalWeightsFlushed {
+            weights.iter_mut().filter(|weight| weight.is_subnormal()).for_each(|weight| *weight = 0.0);
+        }
+    }
+}
+
+/// Weights cut off to the upper half of an f32.
+pub(super) fn truncated_to_bf16(weights: &[f32]) -> impl Iterator<Item = f32> {
+    weights.iter().map(|weight| f32::from_bits(weight.to_bits() & 0xffff_0000))
+}
+
+/// The bf16 pattern nearest to a number, ties away from zero.
+pub(super) fn bf16_with_ties_away(x: f32) -> u32 {
+    if x.is_nan() { Dtype::BF16.round_f32(x) } else { (x.to_bits() + 0x8000) >> 16 }
+}
+
+/// What E4M3 of AMD's older GPUs (FNUZ: the bias is 8, and the pattern of -0 is the only NaN) makes of the pattern of a number.
+fn fn_as_fnuz(x: f32) -> f32 {
+    if x.is_nan() {
+        240.0
+    } else if x.to_bits() == (-0.0f32).to_bits() {
+        f32::NAN
+    } else {
+        x * 0.5
     }
 }
 
@@ -205,6 +318,11 @@ impl View<'_> {
         self.entries.iter().map(|entry| entry.kv).max().unwrap_or(0)
     }
 
+    fn is_causal_without_window(&self) -> bool {
+        let mask = &self.attributes.mask;
+        mask.causal.is_some() && mask.window_left.is_none()
+    }
+
     /// Rows of all sequences.
     fn rows(&self) -> usize {
         self.entries.iter().map(|entry| entry.q as usize).sum()
@@ -217,6 +335,14 @@ impl View<'_> {
         offset + kv_head * d
     }
 
+    fn is_e4m3(&self, operand: Operand) -> bool {
+        match operand {
+            Operand::Query => false,
+            Operand::Key => self.k.dtype == Dtype::E4M3,
+            Operand::Value => self.v.dtype == Dtype::E4M3,
+        }
+    }
+
     /// Changes numbers as they are decoded.
     pub(super) fn reread(&self, operand: Operand, line: &mut [f32]) {
         match self.mutant {
@@ -225,6 +351,10 @@ impl View<'_> {
             }
             Some(Mutant::SubnormalsFlushed) if operand != Operand::Query => {
                 line.iter_mut().filter(|x| x.is_subnormal()).for_each(|x| *x = 0.0f32.copysign(*x));
+            }
+            Some(Mutant::FnReadAsFnuz) if self.is_e4m3(operand) => line.iter_mut().for_each(|x| *x = fn_as_fnuz(*x)),
+            Some(Mutant::NegativeZeroIsNan) if self.is_e4m3(operand) => {
+                line.iter_mut().filter(|x| x.to_bits() == (-0.0f32).to_bits()).for_each(|x| *x = f32::NAN);
             }
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use super::exponential::{Exponential, LOG2_E};
 use super::narrow::multiply_add;
-use super::planted::Flaw;
+use super::planted::{self, Flaw};
 use super::sum::{self, SumScratch};
 use super::trace::{Label, Recorder};
 use super::view::Gathered;
@@ -163,6 +163,19 @@ impl<'a> Arithmetic<'a> {
         }
     }
 
+    /// The head whose ALiBi slope a head takes.
+    fn slope_head(&self, head: usize) -> usize {
+        match self.mutant {
+            Some(Mutant::SlopesByKvHead) => head / (self.attributes.q_heads / self.attributes.kv_heads),
+            _ => head,
+        }
+    }
+
+    /// How often the sink joins the merge of so many partials.
+    fn sinks_merged(&self, parts: usize) -> usize {
+        if self.mutant == Some(Mutant::SinkInEverySplit) { parts.max(1) } else { 1 }
+    }
+
     fn sink(&self, head: usize) -> Option<f32> {
         self.attributes.sinks.map(|sinks| sinks[head])
     }
@@ -223,18 +236,19 @@ impl Row {
         self.keys = self.layout.keys();
         self.scores.clear();
         if !self.keys.is_empty() {
+            let slope_head = arithmetic.slope_head(head);
             for (first, lanes) in gathered.groups(self.keys.clone()) {
                 let dots = sum::dot(&arithmetic.numerics.score, q, lanes, scratch);
                 for (key, dot) in (first..).zip(dots) {
                     if self.keys.contains(&key) {
-                        self.scores.push(arithmetic.score(dot, head, self.position, key));
+                        recorder.record(|| Label::Dot { key }, dot);
+                        self.scores.push(arithmetic.score(dot, slope_head, self.position, key));
                     }
                 }
             }
         }
-        if let Some(visible) = &self.flaw.visible {
-            let masked = self.keys.clone().zip(&mut self.scores).filter(|(key, _)| !visible.contains(key));
-            masked.for_each(|(_, score)| *score = Mutant::MASKED);
+        if let Some(mutant) = arithmetic.mutant {
+            self.flaw.rescore(mutant, self.keys.start, arithmetic.attributes, &mut self.scores);
         }
         if R::ON {
             for (key, &score) in self.keys.clone().zip(&self.scores) {
@@ -299,13 +313,25 @@ impl Row {
         let index = self.index(&keys);
         let weights = &mut self.weights[index.clone()];
         arithmetic.weights(&self.scores[index], self.max, weights);
+        if let Some(mutant) = arithmetic.mutant {
+            self.flaw.reweigh(mutant, keys.start, weights);
+        }
         if R::ON {
             for (key, &w) in keys.clone().zip(weights.iter()) {
                 recorder.record(|| Label::Weight { key }, w);
             }
         }
         self.rounded.clear();
-        self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
+        if arithmetic.mutant == Some(Mutant::TruncatedWeights) {
+            self.rounded.extend(planted::truncated_to_bf16(weights));
+        } else {
+            self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
+        }
+        if R::ON {
+            for (key, &w) in keys.clone().zip(&self.rounded) {
+                recorder.record(|| Label::Rounded { key }, w);
+            }
+        }
         let mut terms = if numerics.rowsum.of == SumOf::P { &*weights } else { &self.rounded };
         let padded;
         if self.flaw.padding > 0 && keys.end == self.flaw.end {
@@ -313,6 +339,7 @@ impl Row {
             terms = &padded;
         }
         let block = sum::row_sum(&numerics.rowsum, terms, slot, scratch);
+        recorder.record(|| Label::BlockSum { keys: keys.clone() }, block);
         self.sum = numerics.rowsum.acc.squeeze(self.sum + block);
         recorder.record(|| Label::RowSum { keys }, self.sum);
     }
@@ -359,7 +386,7 @@ impl Row {
             recorder.record(|| Label::Max { keys: keys.clone() }, self.max);
         }
         if numerics.probs.normalised {
-            self.normalise(arithmetic, &keys);
+            self.normalise(arithmetic, &keys, recorder);
         } else {
             self.weigh(arithmetic, self.done, scratch, recorder);
         }
@@ -368,6 +395,9 @@ impl Row {
             self.acc.iter_mut().zip(&arithmetic.unused).for_each(|(x, &product)| *x += product);
         }
         if R::ON {
+            for (lane, &x) in sum::block_values(&numerics.value, scratch, self.acc.len()).iter().enumerate() {
+                recorder.record(|| Label::BlockValue { keys: keys.clone(), lane }, x);
+            }
             for (lane, &x) in self.acc.iter().enumerate() {
                 recorder.record(|| Label::Accumulator { keys: keys.clone(), lane }, x);
             }
@@ -379,18 +409,23 @@ impl Row {
     }
 
     /// One cell's weights divided by the row sum, a sink's share included, and rounded.
-    fn normalise(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>) {
+    fn normalise<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>, recorder: &mut R) {
         let (_, factor, sum) = self.with_sink(arithmetic);
         let index = self.index(keys);
         let format = arithmetic.numerics.probs.dtype;
         self.rounded.clear();
         self.rounded.extend(self.weights[index].iter().map(|&w| format.squeeze(w * factor / sum)));
+        if R::ON {
+            for (key, &p) in keys.clone().zip(&self.rounded) {
+                recorder.record(|| Label::Probability { key }, p);
+            }
+        }
     }
 
     /// The natural maximum once the sink has joined, what that multiplies earlier sums with, and the row sum.
     fn with_sink(&self, arithmetic: &Arithmetic<'_>) -> (f32, f32, f32) {
         let max = arithmetic.natural(self.max);
-        match arithmetic.sink(self.head) {
+        match arithmetic.sink(self.head).filter(|_| !self.flaw.sink_missing) {
             None => (max, 1.0, self.sum),
             Some(sink) => {
                 let joined = larger(max, sink);
@@ -425,7 +460,7 @@ impl Row {
         let lse = if self.layout.cells.is_empty() && self.flaw.empty_splits == [0; 2] {
             self.finish_empty(arithmetic)
         } else if arithmetic.unsplit() {
-            self.finish_unsplit(arithmetic)
+            self.finish_unsplit(arithmetic, recorder)
         } else {
             self.finish_split(arithmetic, recorder)
         };
@@ -438,6 +473,9 @@ impl Row {
         for (lane, &x) in self.acc.iter().enumerate() {
             recorder.record(|| Label::Finish { lane }, x);
             let bits = match arithmetic.numerics.store {
+                Store::Rne if arithmetic.mutant == Some(Mutant::StoreTiesAway) && out == Dtype::BF16 => {
+                    planted::bf16_with_ties_away(x)
+                }
                 Store::Rne => out.round_f32(x),
                 Store::Truncate => truncate_f64(out, f64::from(x)),
             };
@@ -453,6 +491,10 @@ impl Row {
         self.acc.fill(0.0);
         match (arithmetic.sink(self.head), arithmetic.actual.sink_in_lse, arithmetic.actual.empty_row) {
             (Some(sink), SinkInLse::Yes, _) => sink,
+            (None, _, _) if self.flaw.unguarded => {
+                self.acc.fill(f32::NAN);
+                f32::NAN
+            }
             (None, _, EmptyRow::ZeroNegInf) if arithmetic.mutant == Some(Mutant::EmptyRowFiniteLse) => -5e4,
             (Some(_), SinkInLse::No, _) | (None, _, EmptyRow::ZeroNegInf) => f32::NEG_INFINITY,
             (None, _, EmptyRow::ZeroPosInf) => f32::INFINITY,
@@ -463,8 +505,11 @@ impl Row {
         }
     }
 
-    fn finish_unsplit(&mut self, arithmetic: &Arithmetic<'_>) -> f32 {
+    fn finish_unsplit<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
         let (max, factor, sum) = self.with_sink(arithmetic);
+        if R::ON && arithmetic.attributes.sinks.is_some() {
+            recorder.record(|| Label::SinkSum, sum);
+        }
         if arithmetic.numerics.probs.normalised {
             self.acc.iter_mut().for_each(|x| *x *= arithmetic.on_output);
         } else {
@@ -488,6 +533,11 @@ impl Row {
             self.partials.splice(0..0, std::iter::repeat_n(0.0, before * d));
             self.partial_lse.extend(std::iter::repeat_n(f32::NEG_INFINITY, behind));
             self.partials.extend(std::iter::repeat_n(0.0, behind * d));
+            if R::ON {
+                for n in 0..before + behind {
+                    recorder.record(|| Label::EmptySplit { before: n < before }, f32::NEG_INFINITY);
+                }
+            }
         }
         match arithmetic.numerics.grid.merge_under(arithmetic.attributes.context) {
             Merge::Sequential if self.flaw.merged_back => {
@@ -525,7 +575,9 @@ impl Row {
             let part = self.partial_lse.len();
             self.partial_lse.push(sink);
             self.partials.resize((part + 1) * d, 0.0);
-            self.merge(arithmetic, 0, part, recorder);
+            for _ in 0..arithmetic.sinks_merged(self.layout.parts.len()) {
+                self.merge(arithmetic, 0, part, recorder);
+            }
         }
         self.acc.copy_from_slice(&self.partials[..d]);
         match arithmetic.actual.sink_in_lse {
@@ -538,7 +590,10 @@ impl Row {
     fn merge<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, a: usize, b: usize, recorder: &mut R) {
         let grid = &arithmetic.numerics.grid;
         let d = arithmetic.attributes.d_v;
-        let max = larger(self.partial_lse[a], self.partial_lse[b]);
+        let max = match arithmetic.mutant {
+            Some(Mutant::MergeWithoutMaximum) => self.partial_lse[a],
+            _ => larger(self.partial_lse[a], self.partial_lse[b]),
+        };
         let weight_a = arithmetic.exponential.exp(self.partial_lse[a] - max);
         let weight_b = arithmetic.exponential.exp(self.partial_lse[b] - max);
         let sum = weight_a + weight_b;

@@ -1,7 +1,7 @@
 //! What becomes of a sum on its way out: the division by the row sum, and the store.
 
 use super::stand::Stand;
-use super::weights::{Weights, nobody};
+use super::weights::Weights;
 use crate::number::{Dtype, truncate_f64};
 use crate::reveal::Refusal;
 use crate::source::{Source, Stream};
@@ -80,7 +80,7 @@ impl fmt::Display for Finishing {
     }
 }
 
-/// Samples that a finishing has to explain.
+/// Samples that a finishing has to explain, at least; the first run's are of one value.
 const SAMPLES: usize = 24;
 
 /// Reads the finishing from results in which one key has a value and all others 0: such a sum is exact in any order. `None` where no
@@ -91,24 +91,20 @@ pub(super) fn finishing(
     declared: Option<&Numerics>,
 ) -> Result<Option<Finishing>, Refusal> {
     let (inputs, output, lanes) = (stand.inputs(), stand.output(), stand.lanes());
-    weights.put(stand, &nobody());
+    weights.put(stand);
     let keys = weights.carriers();
     let mut source = Stream::new(0x6669_6e69_7368, keys.len() as u64);
     let mut samples: Vec<(f32, u32)> = Vec::new();
-    while samples.len() < SAMPLES {
+    while samples.len() < SAMPLES + lanes {
         stand.clear_values();
-        let values: Vec<f32> = (0..lanes)
-            .map(|_| {
-                // The first tells the row sum; the others use every bit of the format.
-                let first = samples.is_empty();
-                let significand = (1u64 << (inputs.precision() - 1)) + source.below(1 << (inputs.precision() - 1));
-                let value = significand as f64 / (1u64 << (inputs.precision() - 1)) as f64 * 64.0;
-                if first { 64.0 } else { value as f32 }
-            })
-            .collect();
-        for (lane, &value) in values.iter().enumerate() {
+        let mut values = Vec::with_capacity(lanes);
+        for lane in 0..lanes {
+            let random = source.below(1 << (inputs.precision() - 1)) as f64 / (1u64 << (inputs.precision() - 1)) as f64;
+            // The first tell the row sum; the others use every bit of the format.
+            let value = if samples.is_empty() { 64.0 } else { (64.0 * (1.0 + random)) as f32 };
             let key = keys[source.below(keys.len() as u64) as usize];
-            stand.set_value(key, lane, if samples.is_empty() && lane == 0 { 64.0 } else { value });
+            stand.set_value(key, lane, value);
+            values.push(value);
         }
         let o = stand.run()?.o;
         samples.extend(values.into_iter().zip(o));

@@ -19,7 +19,6 @@ mod plan;
 mod reading;
 mod scores;
 mod stand;
-mod unrounded;
 mod values;
 mod weights;
 
@@ -30,7 +29,7 @@ pub use plan::Plan;
 pub use reading::{Reading, merge_words, readings};
 
 use super::Case;
-use super::capabilities::{Format, HeadDims};
+use super::capabilities::Format;
 use super::implementation::Implementation;
 use super::probe::terms::Terms;
 use crate::finding::Path;
@@ -161,11 +160,7 @@ fn format(terms: &Terms<'_>, dtype: Option<Dtype>) -> Result<Format, String> {
 fn head_dims(terms: &Terms<'_>, d: Option<u32>) -> Result<(u32, u32), String> {
     let Some(d) = d else { return Ok(terms.head_dims()) };
     match &terms.capabilities.head_dims {
-        Some(dims) if !dims.allow(d, d) => Err(format!("the kernel takes head dims {}, not {d}", declared(dims))),
+        Some(dims) if !dims.allow(d, d) => Err(format!("the kernel takes head dims {dims}, not {d}")),
         _ => Ok((d, d)),
     }
-}
-
-fn declared(dims: &HeadDims) -> String {
-    dims.to_string()
 }

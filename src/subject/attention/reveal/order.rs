@@ -4,11 +4,10 @@ use super::finishing::{Finishing, finishing};
 use super::parts::{Merges, Merging, partition};
 use super::scores::Scores;
 use super::stand::Stand;
-use super::unrounded::joined;
 use super::values::Values;
-use super::weights::{Weights, nobody};
+use super::weights::Weights;
 use crate::number::Dtype;
-use crate::reveal::{Arithmetic, Established, Mask, Refusal, Revealed, Summation, replay, reveal};
+use crate::reveal::{Arithmetic, Refusal, Revealed, reveal};
 use crate::source::{Choose, Source, Stream};
 use crate::subject::attention::conventions::LseBase;
 use crate::subject::attention::numerics::Numerics;
@@ -102,59 +101,6 @@ fn first_that_counts(
     last
 }
 
-/// Asks; where the tree of the probes does not replay, it may be for additions that are not rounded between.
-fn tree_of(sum: &mut dyn Summation) -> Result<Revealed, Refusal> {
-    let mut counted = Counted { sum, probes: 0 };
-    let refusal = match reveal(&mut counted) {
-        Err(refusal @ Refusal::NotReplayed { .. }) => refusal,
-        answer => return answer,
-    };
-    // Each pair is four probes, and as many pairs as there are leaves confirm.
-    let (asked, confirmed) = (counted.probes / 4, counted.leaves() as u64);
-    match refusal.candidate().map(|tree| Ok((tree, joined(counted.sum, tree)?))) {
-        Some(Ok((tree, wider))) if wider != *tree => {
-            let established = replay(counted.sum, &wider)?;
-            let runs = established.runs + counted.probes;
-            Ok(Revealed { tree: wider, probes: asked - confirmed, established: Established { confirmed, runs, ..established } })
-        }
-        Some(Err(stopped)) => Err(stopped),
-        _ => Err(refusal),
-    }
-}
-
-/// A sum whose probes are counted.
-struct Counted<'s> {
-    sum: &'s mut dyn Summation,
-    probes: u64,
-}
-
-impl Summation for Counted<'_> {
-    fn leaves(&self) -> usize {
-        self.sum.leaves()
-    }
-
-    fn mask(&self) -> Mask {
-        self.sum.mask()
-    }
-
-    fn probe(&mut self, plus: usize, minus: usize, present: Option<&[bool]>) -> Result<f64, Refusal> {
-        self.probes += 1;
-        self.sum.probe(plus, minus, present)
-    }
-
-    fn run(&mut self, values: &[f32]) -> Result<u32, Refusal> {
-        self.sum.run(values)
-    }
-
-    fn evaluate(&self, tree: &Tree, arithmetic: Arithmetic, values: &[f32]) -> u32 {
-        self.sum.evaluate(tree, arithmetic, values)
-    }
-
-    fn arithmetics(&self) -> Vec<Arithmetic> {
-        self.sum.arithmetics()
-    }
-}
-
 /// The order over keys in the product with V.
 pub(super) fn over_keys(stand: &mut Stand<'_>, declared: Option<&Numerics>) -> Result<Order, Unknown> {
     let all = Weights::all(stand);
@@ -179,7 +125,7 @@ fn sum_of(
     finishing: Finishing,
     accumulator: Option<Dtype>,
 ) -> Result<Revealed, Refusal> {
-    first_that_counts(accumulators(accumulator), |accumulator| tree_of(&mut Values::new(stand, weights, finishing, accumulator)))
+    first_that_counts(accumulators(accumulator), |accumulator| reveal(&mut Values::new(stand, weights, finishing, accumulator)))
 }
 
 /// One sum, nothing merged.
@@ -271,7 +217,7 @@ fn graft(tree: &Tree, parts: &[Tree]) -> Tree {
 /// Runs random values of all keys through the plan and through the whole tree; how many draws gave the same bits before one did not.
 fn replay_merged(stand: &mut Stand<'_>, merging: &Merging, merges: &Tree, orders: &[(Order, Finishing)]) -> Result<u32, Refusal> {
     let keys = stand.keys();
-    Weights::all(stand).put(stand, &nobody());
+    Weights::all(stand).put(stand);
     let (inputs, output) = (stand.inputs(), stand.output());
     let precision = inputs.precision();
     for draw in 0..DRAWS {
@@ -308,9 +254,10 @@ pub(super) fn over_lanes(stand: &mut Stand<'_>, declared: Option<&Numerics>, bas
     if !stand.has_lse() {
         return Err(Unknown::NotAsked("it gives no lse to read a score from".to_owned()));
     }
-    let store = declared.map_or(Dtype::F32, |it| it.score.store);
     let revealed = first_that_counts(accumulators(declared.map(|it| it.score.acc)), |accumulator| {
-        tree_of(&mut Scores::new(stand, store, base, accumulator))
+        let mut numerics = *declared.unwrap_or(&ALIGNED);
+        numerics.score.acc = accumulator;
+        reveal(&mut Scores::new(stand, numerics, base))
     })?;
     let Revealed { tree, probes, established } = revealed;
     Ok(Order {

@@ -9,7 +9,7 @@
 
 use super::finishing::Finishing;
 use super::stand::Stand;
-use super::weights::{Weights, nobody};
+use super::weights::Weights;
 use crate::number::{Dtype, truncate_f64};
 use crate::reveal::{Accumulator, Arithmetic, Fused, Mask, Refusal, Summation};
 use crate::source::{Source, Stream};
@@ -122,7 +122,7 @@ impl Merges<'_, '_> {
         let keys = self.keys.iter().enumerate().filter(|&(leaf, _)| here(leaf)).map(|(_, &key)| key);
         let mut carriers: Vec<u32> = keys.collect();
         carriers.sort_unstable();
-        Weights::only(carriers).put(self.stand, &nobody());
+        Weights::only(carriers).put(self.stand);
         self.stand.clear_values();
         for (leaf, &key) in self.keys.iter().enumerate().filter(|&(leaf, _)| here(leaf)) {
             self.stand.set_value(key, 0, value(leaf));

@@ -5,7 +5,7 @@
 
 use super::finishing::{Division, Finishing};
 use super::stand::Stand;
-use super::weights::{Weights, nobody};
+use super::weights::Weights;
 use crate::number::Dtype;
 use crate::reveal::{Accumulator, Arithmetic, Mask, Refusal, Summation};
 use crate::tree::Tree;
@@ -28,7 +28,7 @@ pub(super) struct Values<'s, 'k> {
 
 impl<'s, 'k> Values<'s, 'k> {
     pub(super) fn new(stand: &'s mut Stand<'k>, weights: &Weights, finishing: Finishing, accumulator: Dtype) -> Self {
-        weights.put(stand, &nobody());
+        weights.put(stand);
         let keys = weights.carriers().to_vec();
         let (mask, counts) = mask(stand.inputs(), accumulator, stand.output(), &finishing, keys.len());
         Values { stand, keys, finishing, mask, counts, measured: HashMap::new(), present: None, accumulator }

@@ -27,16 +27,8 @@ impl Weights {
         &self.carriers
     }
 
-    /// Puts the scores in, those of `away` being absent too.
-    pub(super) fn put(&self, stand: &mut Stand<'_>, away: &dyn Fn(u32) -> bool) {
-        stand.set_scores(|key| match self.carriers.binary_search(&key) {
-            Ok(_) if !away(key) => 0.0,
-            _ => ABSENT,
-        });
+    /// Puts the scores in.
+    pub(super) fn put(&self, stand: &mut Stand<'_>) {
+        stand.set_scores(|key| if self.carriers.binary_search(&key).is_ok() { 0.0 } else { ABSENT });
     }
-}
-
-/// For [`Weights::put`].
-pub(super) fn nobody() -> impl Fn(u32) -> bool {
-    |_| false
 }

@@ -78,3 +78,49 @@ pub(super) fn apart(trial: &Trial) -> Option<Candidate<Trial>> {
         SidedRelation { relation, path: sided.path },
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Path;
+    use crate::source::Stream;
+    use crate::subject::attention::Sequence;
+    use crate::subject::attention::draw::{Hints, Profile, draw};
+
+    fn company(case: &Case, q: u32, count: u32) -> Trial {
+        let relation = SidedRelation { path: Path::Infer, relation: Relation::Neighbour { q, kv: 7, count } };
+        Trial::new(case.clone(), Checks::Only { oracle: false, pair: false, relation: Some(relation) })
+    }
+
+    /// `[kv_heads, group]` heads and that many sequences.
+    fn shaped(case: &Case, [heads, group]: [u32; 2], sequences: usize) -> Case {
+        let mut case = case.clone();
+        case.problem.kv_head_ids = (0..heads).collect();
+        case.problem.group_ids = (0..group).collect();
+        case.problem.sequences = vec![Sequence { id: 0, q: 1, kv: 1 }; sequences];
+        case
+    }
+
+    /// Rows times the heads of a group, and the batch, neighbours included, times the KV heads, stay at least what they were.
+    #[test]
+    fn neighbours_grow_as_heads_go() {
+        let case = shaped(&draw(&mut Stream::new(1, 0), Profile::Quick, &Hints::default()), [8, 6], 2);
+        let neighbours = |smaller: &Case| -> Vec<(u32, u32)> {
+            let candidates = rescaled(&company(&case, 5, 3), smaller).into_iter();
+            candidates
+                .map(|candidate| match candidate.trial.checks {
+                    Checks::Only {
+                        relation: Some(SidedRelation { relation: Relation::Neighbour { q, kv: 7, count }, .. }),
+                        ..
+                    } => (q, count),
+                    other => panic!("{other:?}"),
+                })
+                .collect()
+        };
+        // 5 rows of 6 heads are 8 rows of 4; 2 + 3 sequences of 8 heads are 2 + 12 of 3, rounded up.
+        assert_eq!(neighbours(&shaped(&case, [8, 4], 2)), [(8, 3)]);
+        assert_eq!(neighbours(&shaped(&case, [3, 6], 2)), [(5, 12)]);
+        assert_eq!(neighbours(&shaped(&case, [4, 1], 2)), [(30, 3), (5, 8)]);
+        assert!(neighbours(&case).is_empty());
+    }
+}

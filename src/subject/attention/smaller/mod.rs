@@ -319,3 +319,6 @@ fn simpler_scales(scales: &[f32]) -> Vec<Vec<f32>> {
     }
     simpler
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,3 +127,24 @@ fn weight(dtype: Dtype, bits: u32) -> u64 {
     let sign = u64::from(bits & dtype.sign_mask() != 0);
     significant * 1024 + exponent.unsigned_abs() * 2 + sign + 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Stream;
+    use crate::subject::attention::draw::{Hints, Profile, draw};
+
+    /// A smaller value of a knob is smaller, and none is so large that it weighs as much as a second knob.
+    #[test]
+    fn knobs_count_before_their_values() {
+        let case = draw(&mut Stream::new(1, 0), Profile::Quick, &Hints::default());
+        let with = |spare: u32, rotate: bool| {
+            let mut case = case.clone();
+            (case.infer.cache, case.infer.rotate) = (Cache::Contiguous { spare }, rotate);
+            knobs(&Trial::new(case, Checks::Turn(0)))
+        };
+        assert!(with(0, false) < with(1, false) && with(1, false) < with(2, false));
+        assert!(with(u32::MAX, false) < with(1, true));
+        assert!(with(0, true) < with(1, true));
+    }
+}

@@ -52,17 +52,17 @@ impl<'a> Evidence<'a> {
     }
 
     /// What a path gave.
-    fn side(&self, path: Path) -> &Result<Produced, Stop> {
+    pub fn side(&self, path: Path) -> &Result<Produced, Stop> {
         self.sides[path as usize].get_or_init(|| self.pair.drive(path, self.case, self.inputs(), Poison::Zero, None))
     }
 
     /// `o` as the field's reference gives it, computed in f32 and cast: `[total_q, q_heads, d_v]`.
-    fn upcast(&self) -> &Tensor {
+    pub fn upcast(&self) -> &Tensor {
         self.upcast.get_or_init(|| textbook::attention(&self.case.problem, self.inputs(), textbook::Precision::Upcast))
     }
 
     /// The same in the storage format, with the scale on K.
-    fn low(&self) -> &Tensor {
+    pub fn low(&self) -> &Tensor {
         self.low.get_or_init(|| textbook::attention(&self.case.problem, self.inputs(), textbook::Precision::Storage))
     }
 }
