@@ -67,6 +67,9 @@
 //! `[run] relation` of a case file replays exactly it. In `inaccurate`, error and bound are in ULPs of the true value, or plain
 //! numbers beside zero.
 //!
+//! A run over many cases says what it *reached*: [plan features](crate::subject::attention::reach::PlanFeature) that its calls really had.
+//! One that the kernels can have and that never came makes a quiet run UNVERIFIABLE.
+//!
 //! A case in which nothing was compared is no match, and has an exit code of its own ([`crate::exit_code`]).
 
 #[cfg(test)]

@@ -92,8 +92,9 @@ fn a_feature_counts_where_a_run_had_it_and_nowhere_else() {
     let left = |pad_kv| TrainLayout::Dense { side: Side::Left, pad_q: 0, pad_kv };
     let ranks = ContextParallel { ranks: 2, shards: Shards::Contiguous, length: 4 };
     type Change<'c> = &'c dyn Fn(&mut Case);
+    type Row<'c> = (&'c str, &'c str, &'c [(u32, u32)], Change<'c>, &'c [PlanFeature]);
     let plain: Change<'_> = &|_| {};
-    let table: &[(&str, &str, &[(u32, u32)], Change<'_>, &[PlanFeature])] = &[
+    let table: &[Row<'_>] = &[
         ("nothing", "aligned", &[(8, 8)], plain, &[]),
         ("a hit", "aligned", &[(8, 8)], &|it| it.infer.requests[0].hit = 3, &[PrefixHit]),
         (
