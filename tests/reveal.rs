@@ -136,6 +136,7 @@ fn orders_over_head_dim_lanes_are_found() {
 }
 
 /// Textbook attention in f32 whose products with V are added by `sum`.
+#[allow(clippy::type_complexity, reason = "a closure's type has no shorter name")]
 fn adding(sum: fn(&[f32]) -> f32) -> PerSequence<impl Fn(&SequenceCall<'_>, &mut [f32], &mut [f32]) -> Result<(), KernelError>> {
     let forward = move |call: &SequenceCall<'_>, o: &mut [f32], lse: &mut [f32]| {
         let it = call.attributes;
