@@ -57,7 +57,7 @@ impl Dtype {
         // One unit in the last place of the binade that holds the value.
         let quantum = self.quantum_exponent(magnitude);
         // Scaling by a power of two is exact: large numbers only come down, to below 2^precision; small ones only go up.
-        let steps = scale_by_power(magnitude, -quantum).round_ties_even();
+        let steps = (magnitude * exp2i(-quantum)).round_ties_even();
         // `steps` may be 2^precision, the next binade: the packing below carries into the exponent by itself.
         let fraction_bits = self.precision() - 1;
         let exponent_field = (quantum + fraction_bits as i32 - self.emin()) as u32;
@@ -114,10 +114,4 @@ pub(super) fn floor_log2(x: f64) -> i32 {
     }
     let fraction = x.to_bits() & ((1 << 52) - 1);
     if fraction == 0 { -1074 } else { -1074 + 63 - fraction.leading_zeros() as i32 }
-}
-
-/// `x * 2^k` in steps that stay inside the exponent range.
-pub(super) fn scale_by_power(x: f64, k: i32) -> f64 {
-    let half = k / 2;
-    x * exp2i(half) * exp2i(k - half)
 }

@@ -483,3 +483,6 @@ fn in_base_two(bound: Bound, truth: &Truth) -> Bound {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests;
