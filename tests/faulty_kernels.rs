@@ -615,7 +615,7 @@ fn a_later_production_is_the_one_that_is_traced() {
         });
         if let Some(signature) = later {
             let explanation = lastbit::subject::attention::explain::explain(&attention.pair, &trial, "x.case", Some(&signature));
-            assert!(explanation.text.contains("first divergence:"), "{}", explanation.text);
+            assert!(explanation.text.contains("first divergence ("), "{}", explanation.text);
             return;
         }
     }

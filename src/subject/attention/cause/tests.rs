@@ -116,7 +116,12 @@ fn cases(folder: &str) -> Vec<PathBuf> {
 }
 
 /// Planted faults whose smallest case does not show the cause that the catalogue names, with what it shows and why.
-const EXCEPTIONS: &[(&str, Option<CauseKind>)] = &[];
+const EXCEPTIONS: &[(&str, Option<CauseKind>)] = &[
+    // A sink left out of `lse` alone: a f16 row sum over its 49 keys may be as far off.
+    ("A-M17", Some(CauseKind::Precision)),
+    // A -0 read as NaN: it goes away with small values, as an overflow does.
+    ("D-M11", Some(CauseKind::Precision)),
+];
 
 /// The smallest case of each planted fault is enough to tell its cause from outside.
 #[test]
