@@ -326,7 +326,8 @@ fn bits_are_fixed_for_ever() {
     assert_eq!(digests, expected.concat());
     let mut digest = 0;
     for dtype in [Dtype::E4M3, Dtype::E5M2] {
-        for regime in regimes() {
+        // `zero_peak` came after this digest.
+        for regime in regimes().into_iter().filter(|&it| it != Regime::ZeroPeak) {
             let mut case = case(&[(1, 3, 40), (5, 2, 1)], &[0, 2], &[0, 1], Dtype::BF16, regime);
             case.problem.fp8_kv = Some(Fp8Kv { dtype, k_scales: vec![0.25, 0.3], v_scales: vec![0.7] });
             let inputs = Inputs::new(&case, None);

@@ -263,7 +263,11 @@ mod tests {
                     for (lane, truth) in truth.o.iter().enumerate() {
                         let Answer::Decided(bits) = truth.answer else { continue };
                         let float = steps.output(&visible, &visible, true, lane).map_or(0, |x| round_mpfr(problem.out_dtype, &x));
-                        assert_eq!(signless(problem.out_dtype, float), bits, "case {index} sequence {sequence} row {row} lane {lane}");
+                        assert_eq!(
+                            signless(problem.out_dtype, float),
+                            bits,
+                            "case {index} sequence {sequence} row {row} lane {lane}"
+                        );
                         outputs += 1;
                         zeros += u32::from(bits == 0 && !visible[0].is_empty());
                     }
