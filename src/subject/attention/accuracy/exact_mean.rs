@@ -64,3 +64,36 @@ pub fn means_are_exact(numerics: &Numerics, facts: &Facts, keys: u64) -> bool {
         && *store == Store::Rne
         && (keys == 1 || !probs.normalised && !grid.has_partials(facts.context))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::attention::{Case, Data, Literal, text};
+
+    #[test]
+    fn the_lowest_bit_of_a_number() {
+        for (value, bit) in [(1.0, 1.0), (-3.0, 1.0), (0.75, 0.25), (6.0, 2.0), (2f64.powi(-149), 2f64.powi(-149))] {
+            assert_eq!(lowest_bit(value), bit, "{value}");
+        }
+    }
+
+    /// Two keys and two value lanes, f32; patterns as they are stored.
+    fn lanes(k: [f32; 2], v: [[f32; 2]; 2]) -> Vec<bool> {
+        let smallest = include_str!("../../../../corpora/mutants/D-M12.case");
+        let mut case: Case = text::parse(smallest, "D-M12.case").expect("a kept case").case;
+        case.problem.d_v = 2;
+        (case.problem.dtype, case.problem.out_dtype) = (Dtype::F32, Dtype::F32);
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+        case.data = Data::Literal(Literal { q: vec![0], k: bits(&k), v: bits(v.as_flattened()) });
+        let mut found = Vec::new();
+        exact_lanes(&case.problem, &Inputs::new(&case, None), 0, 0..2, 0, &mut found);
+        found
+    }
+
+    #[test]
+    fn sums_are_exact_of_equal_keys_and_values_on_one_grid() {
+        assert_eq!(lanes([1.0, 1.0], [[1.0, 1.0], [1.5, 2f32.powi(-24)]]), [true, false]);
+        assert_eq!(lanes([1.0, 1.0], [[0.0, f32::from_bits(1)], [0.0, 0.0]]), [true, false]);
+        assert!(lanes([1.0, 1.5], [[1.0; 2]; 2]).is_empty());
+    }
+}

@@ -195,6 +195,15 @@ fn regimes_are_what_they_say() {
                 assert!(distance > f64::from(gap) * 0.8 - 3.0 && distance < f64::from(gap) * 1.3, "{gap} {distance}");
             }
         }
+        let (inputs, case) = make(Regime::ZeroPeak);
+        for head in 0..4 {
+            let of_row = scores(&inputs, &case, head, 3);
+            let peak = (0..128).max_by(|&a, &b| of_row[a].total_cmp(&of_row[b])).expect("a key");
+            let second = (0..128).filter(|&key| key != peak).map(|key| of_row[key]).fold(f64::NEG_INFINITY, f64::max);
+            assert!((66.0..115.0).contains(&(of_row[peak] - second)), "{head} {}", of_row[peak] - second);
+            let values = |key: usize| &inputs.v.row(key)[head * 5..(head + 1) * 5];
+            assert!(values(peak).iter().all(|&bits| bits == 0) && values((peak + 1) % 128).iter().any(|&bits| bits != 0));
+        }
         for level in [-1e3f32, -6e4] {
             let (inputs, case) = make(Regime::Deep { level });
             let near = |s: &f64| (s / f64::from(level) - 1.0).abs() < 0.02;
