@@ -1,6 +1,7 @@
 //! What can be wrong with a case, and the only comparison of bits in the crate.
 
 use crate::number::{Class, Dtype, Ulps, ulp_distance};
+use crate::reach::Reach;
 use crate::tensor::Index;
 use std::fmt;
 
@@ -483,6 +484,8 @@ pub struct Verdict {
     pub relations_left_out: Vec<String>,
     /// Findings that were dropped since the kernel does not repeat itself: what changed its bits cannot be known.
     pub set_aside: u64,
+    /// Ways that the runs of both paths took, as the subject numbers them.
+    pub reach: Reach,
 }
 
 impl Verdict {

@@ -2,6 +2,7 @@
 
 use crate::finding::{Accuracy, Finding, Kind, Verdict};
 use crate::number::Dtype;
+use crate::reach::ReachCounts;
 use crate::subject::Subject;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -228,6 +229,8 @@ pub struct Statistics {
     pub longest_kv: u32,
     /// Accuracy over all judged elements.
     pub accuracy: Accuracy,
+    /// Cases whose runs took each way.
+    pub reach: ReachCounts,
 }
 
 /// Counts a reason: the first [`SKIP_REASONS`] by name.
@@ -249,6 +252,7 @@ impl Statistics {
         verdict.left_out.iter().for_each(|reason| count(&mut self.left_out, reason));
         verdict.relations_left_out.iter().for_each(|reason| count(&mut self.relations_left_out, reason));
         self.accuracy.add(&verdict.accuracy);
+        self.reach.add(verdict.reach);
         let outcome = if verdict.is_match() {
             &mut self.matches
         } else if verdict.findings.is_empty() {

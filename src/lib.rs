@@ -77,6 +77,8 @@ pub mod input_error;
 pub mod lab;
 pub mod number;
 pub mod quantity;
+pub mod reach;
+pub mod reveal;
 pub mod shrink;
 pub mod source;
 pub mod subject;

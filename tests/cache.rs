@@ -12,6 +12,7 @@ fn is_poison(dtype: Dtype, bits: u32, poison: Poison) -> bool {
     match poison {
         Poison::Nan => dtype.class(bits) == Class::Nan,
         Poison::Huge => bits == dtype.max_finite_bits(),
+        Poison::Zero => bits == 0,
     }
 }
 

@@ -352,7 +352,7 @@ fn ignores_the_scales_of_the_cache() {
     let attention = references("ref:aligned", "ref:aligned,actual.kv_scales=ignored", Mode::Enclosure);
     let trial = small(&attention, "mismatch o");
     let cause = cause_of(&attention, &trial).expect("a cause");
-    assert_eq!((cause.kind, cause.field.as_str()), (CauseKind::Semantics, "actual.kv_scales"));
+    assert_eq!((cause.kind, cause.fields()[0].name.as_str()), (CauseKind::Semantics, "actual.kv_scales"));
 }
 
 /// One scale for the other: with equal ones, or with 1, it would not show.
@@ -615,7 +615,7 @@ fn a_later_production_is_the_one_that_is_traced() {
         });
         if let Some(signature) = later {
             let explanation = lastbit::subject::attention::explain::explain(&attention.pair, &trial, "x.case", Some(&signature));
-            assert!(explanation.text.contains("first divergence:"), "{}", explanation.text);
+            assert!(explanation.text.contains("first divergence ("), "{}", explanation.text);
             return;
         }
     }

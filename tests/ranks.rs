@@ -148,7 +148,7 @@ fn boundaries_off_the_grid_are_found() {
     let found = first(&attention, 200, |_, finding| is_ranks(finding)).expect("a finding");
     let small = shrunk(&attention, &found);
     let cause = cause_of(&attention, &small.trial).expect("a cause");
-    assert_eq!((cause.kind, cause.field.as_str()), (CauseKind::Order, "splits"), "{cause}");
+    assert_eq!((cause.kind, cause.fields()[0].name.as_str()), (CauseKind::Order, "splits"), "{cause}");
     let problem = &small.trial.case.problem;
     assert!(problem.sequences.len() == 1 && problem.sequences[0].kv <= 4 && problem.q_heads() == 1, "{problem:?}");
 }
@@ -184,8 +184,8 @@ fn rings_differ_from_one_rank() {
         let small = shrunk(&attention, &found);
         let cause = cause_of(&attention, &small.trial).expect("a cause");
         println!("{context}: case {}, {:?}: {cause}", found.index, small.trial.case.problem.sequences);
-        assert_eq!((cause.kind, cause.field.as_str()), (CauseKind::Order, "grid.context"), "{cause}");
-        assert_eq!(cause.values[1], context);
+        assert_eq!((cause.kind, cause.fields()[0].name.as_str()), (CauseKind::Order, "grid.context"), "{cause}");
+        assert_eq!(cause.fields()[0].values[1], context);
         assert!(small.trial.case.infer.context.is_some() && small.trial.case.train.context.is_none());
     }
 }

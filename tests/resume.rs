@@ -257,7 +257,7 @@ fn timed_runs_are_prefixes_of_longer_ones() {
 fn another_job_is_refused_and_names_the_field() {
     let folder = Folder::new();
     let captured = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures/minilm-slice.safetensors");
-    assert_eq!(code(&folder.lastbit(&["fuzz", "--profile", "quick", "--cases", "20", "--resume"])), 0);
+    assert_eq!(code(&folder.lastbit(&["fuzz", "--profile", "quick", "--cases", "200", "--resume"])), 0);
     let before = files(&folder.path(OUT));
     let others: [(&[&str], &[&str]); 8] = [
         (&["--train", "ref:aligned,softmax.block=16"], &["train.softmax.block", "64", "16"]),
@@ -270,7 +270,7 @@ fn another_job_is_refused_and_names_the_field() {
         (&["--data", captured], &["data", "none", "the run has none"]),
     ];
     let refused = |arguments: &[&str], parts: &[&str]| {
-        let mut all = vec!["fuzz", "--resume", "--cases", "30"];
+        let mut all = vec!["fuzz", "--resume", "--cases", "300"];
         all.extend_from_slice(arguments);
         let output = folder.lastbit(&all);
         assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
@@ -423,7 +423,7 @@ fn a_run_that_died_of_a_full_disk_goes_on() {
 fn a_folder_that_only_reads_is_2() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
-    assert_eq!(code(&folder.lastbit(&["fuzz", "--profile", "quick", "--cases", "20"])), 0);
+    assert_eq!(code(&folder.lastbit(&["fuzz", "--profile", "quick", "--cases", "200"])), 0);
     let locked = |path: &str, mode| {
         std::fs::set_permissions(folder.path(path), std::fs::Permissions::from_mode(mode)).expect("changed");
     };

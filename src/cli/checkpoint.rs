@@ -5,6 +5,8 @@ use crate::finding::{Accuracy, Kind};
 use crate::input_error::InputError;
 use crate::lab::{Length, Sensitivity, Statistics};
 use crate::number::Dtype;
+use crate::reach::ReachCounts;
+use crate::subject::attention::reach::PlanFeature;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -133,9 +135,12 @@ fn print_statistics(statistics: &Statistics) -> Value {
         set_aside,
         longest_kv,
         accuracy,
+        reach,
     } = statistics;
     let Accuracy { judged, correctly_rounded, above, below, unbounded, out_of_range, worst } = accuracy;
     let kinds: Map<String, Value> = kinds.iter().map(|(kind, count)| (kind.name().to_owned(), (*count).into())).collect();
+    let reach: Map<String, Value> =
+        PlanFeature::ALL.into_iter().map(|it| (it.name().to_owned(), it.count(reach).into())).collect();
     let sensitivity: Map<String, Value> = sensitivity
         .iter()
         .map(|(dtype, Sensitivity { capable, sensitive })| (dtype.name().to_owned(), json!([capable, sensitive])))
@@ -169,6 +174,7 @@ fn print_statistics(statistics: &Statistics) -> Value {
             // As its pattern: JSON has no infinity.
             "worst_bits": worst.to_bits(),
         },
+        "reach": reach,
     })
 }
 
@@ -187,6 +193,11 @@ fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputError> {
     let sensitivity = fields.under("sensitivity")?.map("sensitivity", pair)?.into_iter().map(|(name, it)| {
         name.parse::<Dtype>().map(|dtype| (dtype, it)).map_err(|reason| fields.wrong("sensitivity", reason.to_string()))
     });
+    let reached = fields.under("reach")?;
+    let mut reach = ReachCounts::default();
+    for feature in PlanFeature::ALL {
+        reach.set(feature as usize, reached.count(feature.name())?);
+    }
     let accuracy = fields.under("accuracy")?;
     let worst = f64::from_bits(accuracy.number("worst_bits")?);
     if worst.is_nan() {
@@ -220,6 +231,7 @@ fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputError> {
             out_of_range: accuracy.count("out_of_range")?,
             worst,
         },
+        reach,
     })
 }
 
@@ -298,6 +310,8 @@ mod tests {
             out_of_range: 25,
             worst: 0.1 + 0.2,
         };
+        let mut reach = ReachCounts::default();
+        PlanFeature::ALL.into_iter().zip(30..).for_each(|(feature, cases)| reach.set(feature as usize, cases));
         let statistics = Statistics {
             cases: 1,
             matches: 2,
@@ -318,6 +332,7 @@ mod tests {
             set_aside: 28,
             longest_kv: u32::MAX,
             accuracy,
+            reach,
         };
         Checkpoint {
             job: Job {
@@ -373,6 +388,7 @@ mod tests {
             ("4294967295", "4294967296", "x: statistics.longest_kv: is no number of its type"),
             ("9223372036854775808", "9223372036854775809", "x: statistics.accuracy.judged: is no count"),
             ("\"mismatch o\": 9", "\"mismatch o\": 18446744073709551615", "x: signatures: mismatch o: is not of its type"),
+            ("\"preempt\": 40", "\"prompt\": 40", "x: statistics.reach.preempt: is missing"),
             (&worst, "\"worst_bits\": 9221120237041090560", "x: statistics.accuracy.worst_bits: is NaN"),
             ("\"mismatch\": ", "\"mishap\": ", "x: statistics.kinds: `mishap`"),
             ("\"bf16\": [", "\"bf17\": [", "x: statistics.sensitivity: "),

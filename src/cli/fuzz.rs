@@ -5,6 +5,7 @@ use super::found::Found;
 use super::job::{Configuration, Job};
 use super::out_folder::{CHECKPOINT, OutFolder, SUMMARY};
 use super::progress::Progress;
+use super::reach_report::ReachReport;
 use super::run_summary::{Outcome, human, json_summary};
 use super::{Failure, complain, job_count, note, pins, print};
 use crate::exit_code;
@@ -169,7 +170,7 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     }
     match failure {
         Some(error) => Err(error),
-        None => Ok(verdict_code(&run.statistics)),
+        None => Ok(verdict_code(&run.attention, &run.statistics)),
     }
 }
 
@@ -304,13 +305,15 @@ impl Run {
     }
 }
 
-fn verdict_code(statistics: &Statistics) -> u8 {
+fn verdict_code(attention: &Attention, statistics: &Statistics) -> u8 {
     if !statistics.signatures.is_empty() {
         exit_code::FINDING
     } else if statistics.of(Kind::Undecided) + statistics.of(Kind::Skipped) > 0 {
         exit_code::UNDECIDED
     } else if statistics.cases == 0 || statistics.elements == 0 {
         exit_code::NOTHING
+    } else if !ReachReport::new(attention, statistics.reach).missing().is_empty() {
+        exit_code::UNDECIDED
     } else {
         exit_code::MATCH
     }

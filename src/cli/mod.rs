@@ -1,6 +1,7 @@
 //! The command line. Results go to stdout, progress and errors to stderr.
 
 mod checkpoint;
+mod explain;
 mod found;
 mod fresh;
 mod fuzz;
@@ -10,9 +11,12 @@ mod kept_case;
 mod kernel_fields;
 mod kernels;
 mod out_folder;
+mod power;
 mod probe;
 mod progress;
+mod reach_report;
 mod replay;
+mod reveal;
 mod run_summary;
 mod serve;
 mod show;
@@ -67,20 +71,26 @@ struct Arguments {
 enum Command {
     /// Generate cases, run both paths and the oracle, and shrink what differs
     Fuzz(fuzz::Options),
-    /// Run kept cases and print the full verdict
+    /// Run kept cases and print the verdict
     Replay(replay::Options),
+    /// Run kept cases and print why they differ: the first step that does, how the difference grows, the cause
+    Explain(replay::Options),
     /// Make a failing case small
     Shrink(shrink::Options),
     /// Print a case in words, with its sequences, pages and steps
     Show(show::Options),
     /// Ask one kernel everything: what works, what repeats, which relations hold, how accurate it is, which arithmetic it follows
     Probe(probe::Options),
+    /// Find the orders in which a kernel adds, from outside; or where those of two kernels part
+    Reveal(reveal::Options),
     /// List the reference presets and their numerics, or print what named kernels say of themselves
     Kernels(kernels::Options),
     /// Answer kernel calls on stdin and stdout, as a kernel process (docs/protocol.md)
     Serve(serve::Options),
     /// Table of the changes under which kernels keep their bits
     Invariance(invariance::Options),
+    /// Whether the campaign finds planted faults, and nothing where there is none: the kill table, beside what other checks find
+    Power(power::Options),
 }
 
 /// Runs the command line and gives the exit code.
@@ -97,12 +107,15 @@ pub fn main() -> u8 {
     let result = std::panic::catch_unwind(|| match arguments.command {
         Command::Fuzz(options) => fuzz::run(&options, consent),
         Command::Replay(options) => replay::run(&options, consent),
+        Command::Explain(options) => explain::run(&options, consent),
         Command::Shrink(options) => shrink::run(&options, consent),
         Command::Show(options) => show::run(&options),
         Command::Probe(options) => probe::run(&options, consent),
+        Command::Reveal(options) => reveal::run(&options, consent),
         Command::Kernels(options) => kernels::run(&options, consent),
         Command::Serve(options) => serve::run(&options, consent),
         Command::Invariance(options) => invariance::run(&options, consent),
+        Command::Power(options) => power::run(&options),
     });
     match result {
         Ok(Ok(code)) => code,

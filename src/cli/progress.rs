@@ -79,3 +79,50 @@ impl Progress {
         }
     }
 }
+
+/// Shows how far work in a known number of unlike steps is.
+pub(super) struct Steps {
+    bar: Option<ProgressBar>,
+    what: &'static str,
+    total: usize,
+    done: usize,
+    started: Instant,
+    last: Instant,
+}
+
+impl Steps {
+    /// `what` names the steps, e.g. `mutants`.
+    pub(super) fn new(total: usize, what: &'static str) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(total as u64);
+            let template = format!("{{bar:30}} {{pos}}/{{len}} {what}, {{msg}}, {{eta}} left");
+            bar.set_style(ProgressStyle::with_template(&template).expect("a valid template"));
+            bar
+        });
+        let now = Instant::now();
+        Steps { bar, what, total, done: 0, started: now, last: now }
+    }
+
+    /// One more is done; `message` says what came of it.
+    pub(super) fn step(&mut self, message: &str) {
+        self.done += 1;
+        match &self.bar {
+            Some(bar) => {
+                bar.set_message(message.to_owned());
+                bar.inc(1);
+            }
+            None if self.last.elapsed() >= PLAIN_EVERY => {
+                self.last = Instant::now();
+                let left = self.started.elapsed().as_secs_f64() / self.done as f64 * (self.total - self.done) as f64;
+                note(&format!("{} of {} {}, {message}, about {left:.0} s left", self.done, self.total, self.what));
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

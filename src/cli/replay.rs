@@ -1,11 +1,11 @@
-//! `lastbit replay`: kept cases, run again, with the full verdict.
+//! `lastbit replay`: kept cases, run again, with their verdict.
 
 use super::kept_case::{Loader, Swap};
 use super::{Failure, complain, print};
 use crate::exit_code;
 use crate::external::name::Consent;
 use crate::finding::Kind;
-use crate::subject::attention::explain::explain_with;
+use crate::subject::attention::explain::{Explanation, explain_with};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -19,6 +19,11 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
+    run_showing(options, consent, |explanation| &explanation.brief)
+}
+
+/// Runs the cases and prints of each what `shown` picks. `explain` differs from `replay` in nothing else.
+pub(super) fn run_showing(options: &Options, consent: Consent, shown: impl Fn(&Explanation) -> &str) -> Result<u8, Failure> {
     let loader = Loader::new(&options.swap, consent)?;
     let mut worst = exit_code::MATCH;
     let (mut compared, mut broken, mut unmet) = (0, false, false);
@@ -34,7 +39,7 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         };
         let expected = &loaded.file.run.expect;
         let explanation = explain_with(&loaded.pair, &loaded.trial, &loader.command(path), Some(expected));
-        print(&explanation.text)?;
+        print(shown(&explanation))?;
         if loader.are_own(&loaded) {
             let met = explanation.meets(expected);
             unmet |= !met;

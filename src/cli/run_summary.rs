@@ -3,6 +3,7 @@
 use super::found::{Found, Small};
 use super::fresh::Fresh;
 use super::job::Job;
+use super::reach_report::ReachReport;
 use crate::finding::{Finding, Kind, Path};
 use crate::input_error::tame;
 use crate::lab::Statistics;
@@ -154,6 +155,7 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
             "out_of_range": accuracy.out_of_range,
             "worst_share_of_bound": accuracy.worst,
         },
+        "reach": ReachReport::new(attention, statistics.reach).json(),
         "signatures": statistics.signatures,
         "seconds": (seconds * 1e3).round() / 1e3,
         "cases_per_second": (statistics.cases as f64 / seconds.max(1e-9)).round(),
@@ -219,6 +221,9 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
             accuracy.unbounded,
             accuracy.out_of_range,
         );
+    }
+    if statistics.cases > 0 {
+        text.push_str(&ReachReport::new(attention, statistics.reach).lines(!statistics.signatures.is_empty(), "--cases, --time"));
     }
     for (reason, count) in &statistics.skips {
         let _ = writeln!(text, "skipped {count}: {}", tame(reason, REASON));

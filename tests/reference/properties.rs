@@ -3,12 +3,13 @@
 use super::setup::{Results, Setup, Step, causal};
 use lastbit::number::Dtype;
 use lastbit::subject::attention::conventions::{Conventions, ScalesConvention};
+use lastbit::subject::attention::explain::{Divergence, Names, Steps};
 use lastbit::subject::attention::kernel::KernelError;
 use lastbit::subject::attention::numerics::{Block, Context, Descale, MaxInit, Numerics, Passes, Rescale, Scope};
 use lastbit::subject::attention::recipe::Recipe;
 use lastbit::subject::attention::reference::Reference;
 use lastbit::subject::attention::reference::preset::PRESETS;
-use lastbit::subject::attention::reference::trace::{Label, first_divergence};
+use lastbit::subject::attention::reference::trace::Label;
 use lastbit::subject::attention::{Anchor, ContextParallel, Mask, Shards, Side};
 
 /// Fixed choices from a seed (SplitMix64).
@@ -342,16 +343,19 @@ fn a_traced_row_has_the_bits_of_the_call() {
         for row in 0..packed.o.len().min(6) {
             let head = draw.below(setup.heads() as u64) as usize;
             let trace = setup.trace(&kernel, row, head);
-            let stored: Vec<u32> = trace.0.iter().filter(|s| matches!(s.label, Label::Store { .. })).map(|s| s.bits).collect();
+            let stored: Vec<u32> =
+                trace.events.iter().filter(|s| matches!(s.label, Label::Store { .. })).map(|s| s.bits).collect();
             let expected: Vec<u32> = packed.o[row][head * setup.d_v..(head + 1) * setup.d_v]
                 .iter()
                 .map(|&bits| setup.out.to_f32(bits).to_bits())
                 .collect();
             let plain = |bits: &[u32]| bits.iter().map(|&b| Dtype::F32.round_f32(f32::from_bits(b))).collect::<Vec<_>>();
             assert_eq!(plain(&stored), plain(&expected), "seed {seed}: {kernel}");
-            let lse = trace.0.iter().find(|s| s.label == Label::Lse).unwrap().bits;
+            let lse = trace.events.iter().find(|s| s.label == Label::Lse).unwrap().bits;
             assert_eq!(lse, packed.lse[row][head], "seed {seed}: {kernel}");
-            assert_eq!(first_divergence(&trace, &trace), None);
+            let steps = Steps::of(&trace, &trace, |_| None);
+            assert_eq!(steps.common.len(), trace.events.len(), "seed {seed}: two steps of one definition: {kernel}");
+            assert_eq!(Divergence::of(&trace, &trace, &steps, &Names::PATHS), None);
         }
     }
 }
@@ -376,7 +380,7 @@ fn the_tree_of_a_recipe_is_the_order_of_the_kernel() {
         kernel.numerics.grid.context = draw.pick(&[Context::AllGather, Context::RingState]);
         let tree = setup.recipe(&kernel, 0).tree().unwrap();
         let trace = setup.trace(&kernel, 0, 0);
-        let last = trace.0.iter().rev().find(|step| matches!(step.label, Label::Accumulator { .. })).unwrap().bits;
+        let last = trace.events.iter().rev().find(|step| matches!(step.label, Label::Accumulator { .. })).unwrap().bits;
         assert_eq!(tree.evaluate(&|n| values[n as usize]), f32::from_bits(last), "{kernel}: {tree}");
     }
 }

@@ -3,9 +3,9 @@
 
 use super::setup::{Setup, Step, causal};
 use lastbit::number::Dtype;
+use lastbit::subject::attention::explain::{Divergence, Names, Steps};
 use lastbit::subject::attention::kernel::{AttentionKernel, KernelError};
 use lastbit::subject::attention::reference::Reference;
-use lastbit::subject::attention::reference::trace::first_divergence;
 use lastbit::subject::attention::{Anchor, Mask};
 
 fn kernel(name: &str) -> Reference {
@@ -329,15 +329,19 @@ fn splits_show() {
     let fields: Vec<String> =
         setup.recipe(&aligned(), 0).differences(&setup.recipe(&split, 0)).into_iter().map(|d| d.field).collect();
     assert_eq!(fields, ["splits", "blocks", "partials"]);
-    let divergence = first_divergence(&setup.trace(&aligned(), 0, 0), &setup.trace(&split, 0, 0)).unwrap();
-    assert_eq!(
-        divergence.to_string(),
-        "Training sums keys 0..4 in one split, inference splits at 2. First differing value: the finished output, lane 0, \
-         00000000 (0e0) in training, 3e800000 (2.5e-1) in inference."
-    );
+    let first = |other: &Reference| {
+        let [a, b] = [aligned(), other.clone()].map(|kernel| setup.trace(&kernel, 0, 0));
+        Divergence::of(&a, &b, &Steps::of(&a, &b, |_| None), &Names::PATHS).unwrap()
+    };
+    let divergence = first(&split);
+    assert_eq!(divergence.structure.unwrap(), "Training sums keys 0..4 in one split, inference splits at 2.");
+    let (run, alone) = divergence.alone.unwrap();
+    assert_eq!((run, alone.definition.to_string().as_str()), (0, "the maximum over keys 0..4"));
+    let value = divergence.value.unwrap();
+    assert_eq!(value.definition.to_string(), "the finished output, lane 0");
+    assert_eq!(value.bits, [0.0f32, 0.25].map(f32::to_bits));
     let blocks = kernel("ref:aligned,softmax.block=3,value.order=pairwise");
-    let divergence = first_divergence(&setup.trace(&aligned(), 0, 0), &setup.trace(&blocks, 0, 0)).unwrap();
-    assert_eq!(divergence.structure.unwrap(), "Training sums keys 0..4 in one block, inference cuts at 3.");
+    assert_eq!(first(&blocks).structure.unwrap(), "Training sums keys 0..4 in one block, inference cuts at 3.");
 }
 
 /// sglang#10721: with the grid from position 0 the cached prefix cannot be seen; from the uncached part it can.

@@ -162,6 +162,8 @@ pub enum Regime {
     Quantised,
     /// One peak over a long flat tail.
     Tail,
+    /// One key's score about 88 above the rest, and its value zero: the output is made of weights at the end of f32.
+    ZeroPeak,
     /// Scores that grow by `step` from position to position: every block moves the running maximum.
     Rising {
         /// Natural units, above 0.

@@ -1,6 +1,6 @@
 //! Holds both sides against the oracle: errors against their computed bounds, and the true values of differing elements.
 
-use super::accuracy::{Bound, Facts, RowBound, weighting};
+use super::accuracy::{Bound, Facts, RowBound, exact_lanes, means_are_exact, weighting};
 use super::conventions::{Conventions, EmptyRow, LseBase};
 use super::drive::{Produced, element_index, row_index};
 use super::implementation::Implementation;
@@ -41,6 +41,7 @@ pub(super) fn judge(
     let mut weightings: Vec<Weighting> = Vec::with_capacity(2);
     let mut weighted: Option<Facts> = None;
     let largest = [&inputs.q, &inputs.k, &inputs.v].map(largest);
+    let mut exact = Vec::new();
     let mut row = 0;
     for (n, sequence) in problem.sequences.iter().enumerate() {
         for i in 0..sequence.q {
@@ -55,6 +56,8 @@ pub(super) fn judge(
                         weighted = Some(facts);
                     }
                     let truth = oracle.row(n, i, head, &weightings);
+                    exact_lanes(problem, inputs, n, keys.clone(), head, &mut exact);
+                    judges.iter_mut().for_each(|judge| judge.exact.clone_from(&exact));
                     match &mut judges[..] {
                         [first, second] if alike && first.same_bits(second, row, head) => {
                             let tally = first.row(row, head, truth, &facts);
@@ -227,6 +230,8 @@ struct Judge<'a> {
     context: Option<ContextParallel>,
     /// Which weighting is this side's.
     slot: usize,
+    /// Of the row and head in work: lanes that only the store can round.
+    exact: Vec<bool>,
     accuracy: Accuracy,
     worst: [Option<(f64, Inaccuracy)>; 2],
     judged: [u64; 2],
@@ -249,6 +254,7 @@ impl<'a> Judge<'a> {
             has_lse: implementation.kernel.has_lse(),
             context: context.filter(|_| numerics.is_none_or(|it| it.grid.context != Context::AllGather)),
             slot: 0,
+            exact: Vec::new(),
             accuracy: Accuracy::default(),
             worst: [None, None],
             judged: [0, 0],
@@ -316,8 +322,14 @@ impl<'a> Judge<'a> {
             return;
         }
         let row_bound = RowBound::new(numerics.as_ref(), &self.on_path(facts), &truth.sums, self.slot);
+        let only_stored = !self.exact.is_empty()
+            && numerics.is_some_and(|it| means_are_exact(&it, &self.on_path(facts), truth.sums.keys as u64));
         for (lane, (&bits, truth)) in o.iter().zip(&truth.o).enumerate() {
             let bound = row_bound.o(lane, truth.value.abs() + truth.radius);
+            if let (true, Bound::Within(_), Answer::Decided(right)) = (only_stored && self.exact[lane], bound, truth.answer) {
+                self.stored(tally, bits, right, truth, at_lane(lane));
+                continue;
+            }
             self.measure(tally, Measured { output: 0, dtype: problem.out_dtype, bits, truth, bound }, at_lane(lane));
         }
         if self.has_lse {
@@ -352,6 +364,24 @@ impl<'a> Judge<'a> {
         if !right {
             tally.exceeded = true;
             self.report(output, dtype, bits, None, f64::INFINITY, 0.0, 1.0, index());
+        }
+    }
+
+    /// A value that nothing but its store can round: any other result is wrong, also one as near to the truth.
+    fn stored(&mut self, tally: &mut Tally, bits: u32, right: u32, truth: &Truth, index: impl FnOnce() -> Index) {
+        let dtype = self.problem.out_dtype;
+        let [value, expected] = [bits, right].map(|bits| dtype.to_f64(bits));
+        let correct = bits == right || value == expected;
+        tally.judged[0] += 1;
+        tally.accuracy.judged += 1;
+        tally.accuracy.correctly_rounded += u64::from(correct);
+        tally.accuracy.above += u64::from(value - truth.value > truth.radius);
+        tally.accuracy.below += u64::from(truth.value - value > truth.radius);
+        if !correct {
+            tally.exceeded = true;
+            let error = (value - expected).abs();
+            let error = if error.is_nan() { f64::INFINITY } else { error };
+            self.report(0, dtype, bits, Some(right), error, 0.0, ulp_size(dtype, expected), index());
         }
     }
 

@@ -24,6 +24,7 @@
 mod layout;
 mod words;
 
+pub(crate) use layout::grid_splits;
 pub use layout::{Cell, Layout, Part};
 
 use super::conventions::{AnchorConvention, Conventions, ScalesConvention, WindowConvention};
@@ -286,7 +287,7 @@ impl Recipe {
             let cells = self.layout.cells_of(part);
             let tree = match order {
                 Order::Sequential => Tree::sum(cells.iter().flat_map(|cell| cell.keys.clone().map(Tree::Leaf))),
-                _ => Tree::sum(cells.iter().filter_map(|cell| cell_tree(order, cell))),
+                _ => Tree::sum(cells.iter().filter_map(|cell| self.cell_tree(cell))),
             };
             (u64::from(part.index), tree)
         });
@@ -296,10 +297,15 @@ impl Recipe {
             Merge::Tree => Tree::over_slots(parts),
         }
     }
+
+    /// The order in which the products of one cell are added, over key positions.
+    pub fn cell_tree(&self, cell: &Cell) -> Option<Tree> {
+        cell_tree(self.arithmetic.value.order, cell)
+    }
 }
 
 /// The tree inside one cell for an order that reduces inside the block.
-fn cell_tree(order: Order, cell: &Cell) -> Option<Tree> {
+pub(super) fn cell_tree(order: Order, cell: &Cell) -> Option<Tree> {
     let keys = cell.keys.clone();
     match order {
         Order::Sequential => Tree::sum(keys.map(Tree::Leaf)),

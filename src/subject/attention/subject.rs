@@ -1,15 +1,17 @@
 //! Attention as a [`Subject`]: how cases are drawn, checked and made smaller.
 
 use super::check::{Pair, Scratch};
-use super::draw::{Drawn, Hints, Profile, draw_data, draw_within};
+use super::draw::{CapturedShape, Drawn, Hints, Profile, draw_data, draw_within};
 use super::implementation::Implementation;
 use super::numerics::{Block, Numerics, Split};
 use super::pin::Pins;
+use super::reach::Asked;
 use super::relation::SidedRelation;
 use super::scope::Scope;
 use super::trial::{Checks, Trial};
 use super::{Data, oracle, smaller};
 use crate::finding::{Finding, Verdict};
+use crate::number::Dtype;
 use crate::source::{Stream, mix};
 use crate::subject::{Candidate, Subject};
 
@@ -45,6 +47,20 @@ impl Attention {
     pub fn start(&self) -> Result<(), String> {
         let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
         self.pair.scope().start(&self.pins, captured.map(|shape| (shape.d_qk, shape.d_v)))
+    }
+
+    /// Which plan features a campaign must reach, and why not the others.
+    pub fn asked(&self) -> Asked {
+        let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
+        // A kernel from outside may declare an arithmetic for each format; what it does not declare is the stand-in's.
+        let storages = [Dtype::F32, Dtype::BF16, Dtype::F16];
+        let stand_ins = [&self.pair.train, &self.pair.infer].into_iter().flat_map(|side| storages.map(|it| side.stand_in(it)));
+        let numerics: Vec<Numerics> = stand_ins.map(|it| it.numerics).collect();
+        Asked::of(self.profile, &self.hints(captured.as_ref()), &numerics)
+    }
+
+    fn hints<'a>(&self, captured: Option<&'a CapturedShape>) -> Hints<'a> {
+        Hints { granules: self.granules(), head_dims: self.head_dims(), pins: self.pins, captured, scope: self.pair.scope() }
     }
 
     /// The numerics of both kernels, as far as they are known.
@@ -119,13 +135,7 @@ impl Subject for Attention {
 
     fn draw(&self, seed: u64, index: u64) -> Trial {
         let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
-        let hints = Hints {
-            granules: self.granules(),
-            head_dims: self.head_dims(),
-            pins: self.pins,
-            captured: captured.as_ref(),
-            scope: self.pair.scope(),
-        };
+        let hints = self.hints(captured.as_ref());
         // Each shape of a kernel that compiles for it comes back with other values.
         let shape = if hints.scope.compiles() { index / USES_OF_A_SHAPE } else { index };
         let Drawn { mut case, left_out } = draw_within(&mut Stream::new(seed, shape), self.profile, &hints);

@@ -61,6 +61,10 @@
 //! **lse.** The relative errors of `l` from steps 3 and 4 as a logarithm, or `D` if that is smaller (log-sum-exp never
 //! amplifies), plus the roundings of the logarithm and of its sum with the maximum.
 //!
+//! **Exact means** (`exact_mean.rs`). Weights of equal keys are `e^0 = 1`; where as many as a power of two of them have values whose sums
+//! f32 holds in any order, only the store rounds. A bound of half a ULP would let a store pass that takes ties away from even; there
+//! the correctly rounded value is the only right one. A row with one key is the plainest such row.
+//!
 //! The range check (`range.rs`) comes first: intermediates that may overflow, or weights that may vanish below a finite `max_init`, are
 //! [`Bound::OutOfRange`].
 //!
@@ -69,6 +73,7 @@
 
 mod count;
 mod descaled;
+mod exact_mean;
 mod range;
 mod row;
 mod score;
@@ -79,6 +84,7 @@ mod simulation;
 mod tests;
 
 pub use super::oracle::{RowSums, Weighting};
+pub use exact_mean::{exact_lanes, means_are_exact};
 pub use row::RowBound;
 pub use score::weighting;
 

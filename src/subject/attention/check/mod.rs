@@ -9,10 +9,11 @@ mod repeat;
 pub(crate) use relate::RELATION_STREAM;
 
 use super::captured::Captured;
-use super::drive::{self, Poison, Produced, Stop, element_index, row_index};
+use super::drive::{self, Observed, Poison, Produced, Stop, element_index, row_index};
 use super::implementation::Implementation;
 use super::judge::judge;
 use super::oracle::{Mode, Oracle};
+use super::reach::Watch;
 use super::relation::{SidedRelation, undo};
 use super::scope::{Scope, SideScope};
 use super::trial::{Checks, Trial};
@@ -116,12 +117,20 @@ impl Pair {
             }
             Checks::Only { oracle, pair, relation } => (*oracle, *pair, relation.iter().cloned().collect()),
         };
+        let turn = matches!(trial.checks, Checks::Turn(_));
         let inputs = self.inputs(case);
         let mut sides: [Option<Produced>; 2] = [None, None];
         for (side, path) in sides.iter_mut().zip(Path::BOTH) {
             if oracle || pair || relations.iter().any(|it| it.path == path) {
-                match self.drive(path, case, &inputs, Poison::Nan, None) {
-                    Ok(produced) => *side = Some(produced),
+                let stand_in = self.side(path).stand_in(case.problem.dtype);
+                let mut watch = Watch::new(&stand_in, &case.problem, &inputs);
+                let mut observer = |seen: Observed<'_>| watch.see(&seen);
+                let observer = turn.then_some(&mut observer as drive::Observer<'_>);
+                match self.drive(path, case, &inputs, Poison::Nan, observer) {
+                    Ok(produced) => {
+                        *side = Some(produced);
+                        verdict.reach.add(watch.reach());
+                    }
                     Err(stop) => verdict.findings.push(stopped(path, stop, None)),
                 }
             }
@@ -130,7 +139,7 @@ impl Pair {
             ([Some(train), Some(infer)], true) => self.compare(case, train, infer, &mut verdict),
             _ => Vec::new(),
         };
-        if !differences.is_empty() && matches!(trial.checks, Checks::Turn(_)) && self.alike() {
+        if !differences.is_empty() && turn && self.alike() {
             // A kernel that differs from itself is not invariant to something: find out to what.
             let drawn = relations.clone();
             let undone = undo(case).into_iter().filter(|it| !drawn.contains(it) && self.beyond(case, it).is_none());
@@ -150,7 +159,7 @@ impl Pair {
         let related = verdict.related;
         self.repeat_first(case, &inputs, sides.each_ref().map(Option::as_ref), &relations, &mut verdict);
         verdict.related = related;
-        if self.witness && matches!(trial.checks, Checks::Turn(_)) {
+        if self.witness && turn {
             verdict.capable = capable(&case.problem);
             verdict.order_sensitive = self.witnessed(case, &inputs);
         }

@@ -16,6 +16,8 @@ const LARGEST_DOT: f64 = 3e38;
 const F16_EDGE: f32 = 65_504.0;
 /// Score of the `tail` regime's peak over its tail: e^6 is 403 tail keys.
 const TAIL_GAP: f64 = 6.0;
+/// Score of the `zero_peak` regime's peak: e^-88 is below f32's least normal number, e^-104 is nothing.
+const ZERO_PEAK_GAP: f64 = 88.0;
 
 /// Positions up to which the scores of `rising` stay inside f32.
 const RISING_POSITIONS: f64 = 65_536.0;
@@ -30,7 +32,7 @@ pub(super) struct Generator {
     kv: Dtype,
     /// K and V are in an 8-bit format.
     fp8: bool,
-    /// The lane that carries a score (dominant, deep, tail, rising).
+    /// The lane that carries a score (dominant, deep, tail, zero_peak, rising).
     lane: usize,
     /// Whether other lanes can tell the keys of `deep` apart.
     single_lane: bool,
@@ -82,7 +84,7 @@ impl Generator {
         let held = kv_head.q_lane;
         match self.regime {
             // Up to a quarter more in some rows, so that the rows of a tile do not move in step.
-            Regime::Dominant { .. } | Regime::Tail => {
+            Regime::Dominant { .. } | Regime::Tail | Regime::ZeroPeak => {
                 self.fill(row, key, |x, h| if x == lane { held * (1.0 + (h % 3) as f32 * 0.125) } else { normal(h) })
             }
             Regime::Deep { .. } | Regime::Rising { .. } => self.fill(row, key, |x, h| if x == lane { held } else { normal(h) }),
@@ -105,7 +107,7 @@ impl Generator {
         let (lane, &Head { per_k, k_lane: held, k_edge, .. }) = (self.lane, self.head(head));
         match self.regime {
             Regime::Equal => self.fill_kv(row, key(0), |_, h| normal(h) * per_k),
-            Regime::Dominant { .. } => {
+            Regime::Dominant { .. } | Regime::ZeroPeak => {
                 let carried = if self.is_peak(sequence, position, head) { held } else { 0.0 };
                 self.fill_kv(row, own, |x, h| if x == lane { carried } else { normal(h) * 0.25 * per_k })
             }
@@ -181,11 +183,13 @@ impl Generator {
                     if (h & 1 == 1) == second { magnitude } else { -magnitude }
                 }),
             },
+            Regime::ZeroPeak if self.is_peak(sequence, position, head) => self.fill_kv(row, own, |_, _| 0.0),
             Regime::Normal
             | Regime::Equal
             | Regime::Dominant { .. }
             | Regime::Deep { .. }
             | Regime::Tail
+            | Regime::ZeroPeak
             | Regime::Rising { .. } => self.fill_kv(row, own, |_, h| normal(h) * per_v),
         }
     }
@@ -216,6 +220,7 @@ fn wanted_score(regime: Regime, scale: f64, k_scale: f64) -> f64 {
         Regime::Dominant { gap, .. } => f64::from(gap).min(0.7 * largest_score),
         Regime::Deep { level } => f64::from(level).max(-largest_score),
         Regime::Tail => TAIL_GAP,
+        Regime::ZeroPeak => ZERO_PEAK_GAP.min(0.7 * largest_score),
         Regime::Rising { step } => f64::from(step).min(largest_score / RISING_POSITIONS),
         _ => 0.0,
     }

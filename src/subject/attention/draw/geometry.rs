@@ -5,7 +5,7 @@ use super::within::Within;
 use super::{CapturedShape, Hints};
 use crate::number::Dtype;
 use crate::source::{Choose, Source};
-use crate::subject::attention::capabilities::Format;
+use crate::subject::attention::capabilities::{Format, HeadDims};
 use crate::subject::attention::case::{Data, Fp8Kv, Problem, Regime, Sequence};
 use crate::subject::attention::mask::{Anchor, Mask};
 use crate::subject::attention::pin::KvPin;
@@ -172,6 +172,25 @@ fn dims(source: &mut dyn Source, caps: &Caps, wanted: &[u32]) -> (u32, u32) {
 /// The coarsest block or split that lengths are stretched for.
 const FARTHEST_GRANULE: u32 = 8192;
 
+/// Positions of the longest sequence that [`sequences`] may give.
+pub(super) fn longest(caps: &Caps, hints: &Hints<'_>) -> u32 {
+    let pins = &hints.pins;
+    let listed = hints.scope.head_dims();
+    let dims = match &listed {
+        Some(HeadDims::Only(pairs)) => pairs.iter().map(|(d_qk, d_v)| d_qk + d_v).min().unwrap_or(2),
+        Some(HeadDims::UpTo { multiple_of, .. }) => 2 * multiple_of,
+        None => pins.d_qk.unwrap_or(1) + pins.d_v.unwrap_or(1),
+    };
+    let cost = u64::from(pins.heads.map_or(1, |(q, _)| q)) * u64::from(dims);
+    let cost = if pins.shape() || listed.is_some() { cost.min(PINNED_PAIR_COST) } else { cost };
+    let work = caps.work.iter().map(|&(_, work)| work).max().unwrap_or(0);
+    let affordable = u32::try_from((work / cost.max(1)).max(16)).unwrap_or(u32::MAX);
+    let tokens = hints.captured.map_or(u32::MAX, |shape| shape.lengths.iter().copied().max().unwrap_or(0));
+    let coarsest = hints.granules.iter().copied().max().unwrap_or(0).min(FARTHEST_GRANULE);
+    let far = if coarsest >= caps.tail_kv { 2 * coarsest + 1 } else { 0 };
+    caps.tail_kv.max(far).min(affordable).min(tokens)
+}
+
 /// Sequences whose `q * kv` add up to about `pairs` at most.
 fn sequences(
     source: &mut dyn Source,
@@ -290,6 +309,7 @@ fn regime(source: &mut dyn Source, dtype: Dtype, out: Dtype, d_qk: u32, row: std
         Kind::Subnormal => Regime::Subnormal,
         Kind::Quantised => Regime::Quantised,
         Kind::Tail => Regime::Tail,
+        Kind::ZeroPeak => Regime::ZeroPeak,
         Kind::Rising => Regime::Rising { step: source.pick(&[0.25, 1.0, 0.03125, 8.0]) },
         Kind::Wide => Regime::Wide,
         Kind::OnehotV => Regime::OnehotV,

@@ -139,6 +139,11 @@ pub fn draw_data(source: &mut dyn Source, problem: &Problem) -> Data {
     geometry::data(source, problem)
 }
 
+/// Positions of the longest sequence that may be drawn.
+pub(super) fn longest(profile: Profile, hints: &Hints<'_>) -> u32 {
+    geometry::longest(Caps::of(profile), hints)
+}
+
 impl<'a> arbitrary::Arbitrary<'a> for Case {
     /// A case of [`Profile::Quick`] from a fuzzer's bytes; no bytes are the smallest case.
     fn arbitrary(bytes: &mut arbitrary::Unstructured<'a>) -> arbitrary::Result<Self> {

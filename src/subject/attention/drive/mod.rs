@@ -30,6 +30,8 @@ pub enum Poison {
     Nan,
     /// The largest finite number: a stale value that a NaN check would miss.
     Huge,
+    /// Zeros, as freshly allocated memory often has them: what a test that does not poison runs with.
+    Zero,
 }
 
 impl Poison {
@@ -37,6 +39,7 @@ impl Poison {
         match self {
             Poison::Nan => dtype.nan_bits(),
             Poison::Huge => dtype.max_finite_bits(),
+            Poison::Zero => 0,
         }
     }
 }

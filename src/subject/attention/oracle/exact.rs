@@ -161,9 +161,8 @@ pub(super) fn exponential(a: &Float, b: &Float, precision: u32) -> Option<Float>
 }
 
 /// The exact score of the n-th visible key.
-fn score(row: &Row, n: usize) -> Score {
-    let key = &row.k[n * row.d_qk..][..row.d_qk];
-    let mut score = exact_sum(row.q.iter().zip(key).map(|(q, k)| q * k));
+pub(super) fn score(row: &Row, n: usize) -> Score {
+    let mut score = dot(row, n);
     score *= row.scale;
     let mut bias = Float::new(BITS);
     if let Some(slope) = row.slope {
@@ -175,6 +174,12 @@ fn score(row: &Row, n: usize) -> Score {
     }
     score -= bias;
     Score::Exact(score)
+}
+
+/// The exact dot product of the query and the n-th visible key.
+pub(super) fn dot(row: &Row, n: usize) -> Float {
+    let key = &row.k[n * row.d_qk..][..row.d_qk];
+    exact_sum(row.q.iter().zip(key).map(|(q, k)| q * k))
 }
 
 /// The exact sum of `f64` terms whose exponents span less than [`BITS`].

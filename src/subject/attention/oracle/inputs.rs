@@ -202,13 +202,32 @@ impl Inputs {
     /// # Panics
     /// If the sequence, the row or the head is not in the problem.
     pub fn row(&mut self, sequence: usize, row: u32, head: usize) -> Row<'_> {
+        let (first, n) = self.visible(sequence, row, self.position(sequence, row));
+        self.row_over(sequence, row, head, first, n)
+    }
+
+    /// The row as if it saw all keys of its sequence, and the range of those that it does see.
+    ///
+    /// # Panics
+    /// As [`Inputs::row`].
+    pub fn whole_row(&mut self, sequence: usize, row: u32, head: usize) -> (Row<'_>, std::ops::Range<u32>) {
+        let (first, n) = self.visible(sequence, row, self.position(sequence, row));
+        (self.row_over(sequence, row, head, 0, self.spans[sequence].keys), first..first + n)
+    }
+
+    fn position(&self, sequence: usize, row: u32) -> i64 {
         let span = self.spans[sequence];
-        assert!(row < span.rows && head < self.q_heads, "row {row} head {head} is not in sequence {sequence}");
-        let position = match self.mask.causal {
+        match self.mask.causal {
             Some(Anchor::TopLeft) => i64::from(row),
             Some(Anchor::BottomRight) | None => i64::from(row) + i64::from(span.keys) - i64::from(span.rows),
-        };
-        let (first, n) = self.visible(sequence, row, position);
+        }
+    }
+
+    /// One row of one head with `n` keys from position `first` on.
+    fn row_over(&self, sequence: usize, row: u32, head: usize, first: u32, n: u32) -> Row<'_> {
+        let span = self.spans[sequence];
+        assert!(row < span.rows && head < self.q_heads, "row {row} head {head} is not in sequence {sequence}");
+        let position = self.position(sequence, row);
         let n = n as usize;
         let kv_head = head / self.group;
         let key = kv_head * self.total_keys + span.first_key + first as usize;

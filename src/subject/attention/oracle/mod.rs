@@ -21,8 +21,10 @@ mod exact;
 mod inputs;
 mod naive;
 mod sign;
+mod step;
 mod sums;
 
+pub use step::{Reference as ReferenceScore, Steps};
 pub use sums::{RowSums, Weighting};
 
 use super::Problem;
@@ -171,6 +173,18 @@ impl Oracle {
     /// Elements, of every problem so far, that the first step left open.
     pub fn escalations(&self) -> u64 {
         self.escalations
+    }
+
+    /// Exact arithmetic for the steps inside one row; `None` where its inputs are not all finite, or with [`Mode::Off`].
+    ///
+    /// # Panics
+    /// If there is no such row or head in the problem.
+    pub fn steps(&mut self, problem: &Problem, sequence: usize, row: u32, head: usize) -> Option<Steps<'_>> {
+        if self.mode == Mode::Off {
+            return None;
+        }
+        let (row, visible) = self.inputs.whole_row(sequence, row, head);
+        Steps::new(row, visible, problem, head)
     }
 
     /// The truth about row `row` of the `sequence`-th sequence, for query head `head`; `weightings` ask for error sums.

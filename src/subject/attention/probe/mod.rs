@@ -11,8 +11,8 @@ pub mod page;
 mod question;
 mod relations;
 mod repeat;
-mod sample;
-mod terms;
+pub(super) mod sample;
+pub(super) mod terms;
 mod trials;
 
 use super::Attention;

@@ -48,20 +48,20 @@ pub(super) fn places(terms: &Terms<'_>, cases: u64) -> Vec<Place> {
 
 /// What a case of the sample looks like.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(in crate::subject::attention) struct Shape {
     /// Rows and positions of each sequence.
-    pub(super) sequences: Vec<(u32, u32)>,
-    pub(super) format: Format,
-    pub(super) mask: Mask,
-    pub(super) head_dims: (u32, u32),
-    pub(super) heads: (u32, u32),
-    pub(super) layout: TrainLayout,
-    pub(super) cache: Cache,
+    pub(in crate::subject::attention) sequences: Vec<(u32, u32)>,
+    pub(in crate::subject::attention) format: Format,
+    pub(in crate::subject::attention) mask: Mask,
+    pub(in crate::subject::attention) head_dims: (u32, u32),
+    pub(in crate::subject::attention) heads: (u32, u32),
+    pub(in crate::subject::attention) layout: TrainLayout,
+    pub(in crate::subject::attention) cache: Cache,
 }
 
 impl Shape {
     /// Sequences under the kernel's usual mask, heads and layouts.
-    pub(super) fn of(terms: &Terms<'_>, format: Format, sequences: &[(u32, u32)]) -> Shape {
+    pub(in crate::subject::attention) fn of(terms: &Terms<'_>, format: Format, sequences: &[(u32, u32)]) -> Shape {
         let layout = match () {
             () if terms.form(Form::Varlen) => TrainLayout::Varlen,
             () if terms.form(Form::DenseRight) => TrainLayout::Dense { side: Side::Right, pad_q: 0, pad_kv: 0 },
@@ -84,7 +84,7 @@ impl Shape {
     }
 
     /// The case, fed in one step.
-    pub(super) fn case(&self, data: Data) -> Case {
+    pub(in crate::subject::attention) fn case(&self, data: Data) -> Case {
         let count = self.sequences.len() as u32;
         let sequences = (0..).zip(&self.sequences).map(|(id, &(q, kv))| Sequence { id, q, kv }).collect();
         let requests = self.sequences.iter().map(|&(q, _)| one_step(q)).collect();
@@ -122,7 +122,7 @@ impl Shape {
 }
 
 /// A request whose rows are all fed at once.
-pub(super) fn one_step(q: u32) -> Request {
+pub(in crate::subject::attention) fn one_step(q: u32) -> Request {
     Request { hit: 0, join: 0, chunks: Vec::new(), then: q.max(1), reject: 0, preempt: None }
 }
 

@@ -9,9 +9,9 @@ use crate::subject::attention::feature::Feature;
 use crate::subject::attention::implementation::Implementation;
 
 /// A kernel and its declarations.
-pub(super) struct Terms<'a> {
-    pub(super) kernel: &'a Implementation,
-    pub(super) capabilities: Capabilities,
+pub(in crate::subject::attention) struct Terms<'a> {
+    pub(in crate::subject::attention) kernel: &'a Implementation,
+    pub(in crate::subject::attention) capabilities: Capabilities,
     anchor: AnchorConvention,
 }
 
@@ -19,34 +19,34 @@ pub(super) struct Terms<'a> {
 const STORAGES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::BF16];
 
 impl<'a> Terms<'a> {
-    pub(super) fn of(kernel: &'a Implementation) -> Self {
+    pub(in crate::subject::attention) fn of(kernel: &'a Implementation) -> Self {
         Terms { kernel, capabilities: kernel.kernel.capabilities(), anchor: kernel.kernel.conventions().anchor }
     }
 
-    pub(super) fn forms(&self) -> Vec<Form> {
+    pub(in crate::subject::attention) fn forms(&self) -> Vec<Form> {
         self.capabilities.forms.clone().unwrap_or(Form::ALL.to_vec())
     }
 
-    pub(super) fn form(&self, form: Form) -> bool {
+    pub(in crate::subject::attention) fn form(&self, form: Form) -> bool {
         self.capabilities.forms.as_ref().is_none_or(|forms| forms.contains(&form))
     }
 
     /// Whether a path has a form at all.
-    pub(super) fn path(&self, path: Path) -> bool {
+    pub(in crate::subject::attention) fn path(&self, path: Path) -> bool {
         match path {
             Path::Train => [Form::Varlen, Form::DenseLeft, Form::DenseRight].into_iter().any(|form| self.form(form)),
             Path::Infer => [Form::Paged, Form::Contiguous].into_iter().any(|form| self.form(form)),
         }
     }
 
-    pub(super) fn feature(&self, feature: Feature) -> bool {
+    pub(in crate::subject::attention) fn feature(&self, feature: Feature) -> bool {
         let ranks = feature == Feature::ContextParallel;
         (!ranks || self.kernel.kernel.context_parallel())
             && self.capabilities.features.as_ref().is_none_or(|features| features.contains(&feature))
     }
 
     /// Every format, those of one storage together.
-    pub(super) fn formats(&self) -> Vec<Format> {
+    pub(in crate::subject::attention) fn formats(&self) -> Vec<Format> {
         let plain = || STORAGES.map(|storage| Format { storage, out: storage }).to_vec();
         let mut formats = self.capabilities.formats.clone().unwrap_or_else(plain);
         formats.sort_by_key(|format| (STORAGES.iter().position(|&it| it == format.storage), format.out != format.storage));
@@ -55,14 +55,14 @@ impl<'a> Terms<'a> {
     }
 
     /// One format for each storage: the one that stores results as it stores operands, where there is one.
-    pub(super) fn storages(&self) -> Vec<Format> {
+    pub(in crate::subject::attention) fn storages(&self) -> Vec<Format> {
         let mut formats = self.formats();
         formats.dedup_by_key(|format| format.storage);
         formats
     }
 
     /// Head dims for everything that is not about head dims: a power of two of 8 lanes or more where there is one.
-    pub(super) fn head_dims(&self) -> (u32, u32) {
+    pub(in crate::subject::attention) fn head_dims(&self) -> (u32, u32) {
         match &self.capabilities.head_dims {
             None => (16, 16),
             Some(HeadDims::UpTo { max, multiple_of }) => {
@@ -78,11 +78,11 @@ impl<'a> Terms<'a> {
     }
 
     /// KV heads and query heads of each.
-    pub(super) fn heads(&self) -> (u32, u32) {
+    pub(in crate::subject::attention) fn heads(&self) -> (u32, u32) {
         if self.feature(Feature::GroupedHeads) { (1, 2) } else { (2, 1) }
     }
 
-    pub(super) fn page(&self) -> u32 {
+    pub(in crate::subject::attention) fn page(&self) -> u32 {
         match &self.capabilities.page_sizes {
             Some(sizes) if !sizes.contains(&16) => sizes.first().copied().unwrap_or(16),
             _ => 16,
@@ -90,7 +90,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Masks that it takes and means, the one of engine steps first.
-    pub(super) fn masks(&self) -> Vec<Option<Anchor>> {
+    pub(in crate::subject::attention) fn masks(&self) -> Vec<Option<Anchor>> {
         let anchor = |convention| self.anchor == AnchorConvention::AsCalled || self.anchor == convention;
         let masks = [
             (Feature::Causal, anchor(AnchorConvention::BottomRight), Some(Anchor::BottomRight)),
@@ -102,7 +102,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Whether sequences of unlike lengths may share a batch on a path.
-    pub(super) fn ragged(&self, path: Path) -> bool {
+    pub(in crate::subject::attention) fn ragged(&self, path: Path) -> bool {
         let packed = match path {
             Path::Train => self.form(Form::Varlen),
             Path::Infer => self.form(Form::Paged),
@@ -111,7 +111,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Whether calls may have so many rows, keys or batch entries.
-    pub(super) fn holds(&self, rows: u32) -> bool {
+    pub(in crate::subject::attention) fn holds(&self, rows: u32) -> bool {
         self.capabilities.max_rows.is_none_or(|most| rows <= most)
     }
 }

@@ -90,12 +90,7 @@ impl Layout {
 
     /// One grid over all keys.
     fn cut_whole(&mut self, numerics: &Numerics, facts: &StepFacts, keys: Range<i64>) {
-        let buffer = -i64::from(facts.buffer_start);
-        let (origin, bottom) = match numerics.grid.anchor {
-            GridAnchor::Sequence => (0, 0),
-            GridAnchor::Buffer => (buffer, buffer),
-            GridAnchor::Uncached => (i64::from(facts.prefix), 0),
-        };
+        let (origin, bottom) = origin_and_bottom(numerics, facts);
         let unsplit_base = if numerics.softmax.block == Block::Whole { bottom } else { origin };
         match numerics.grid.split {
             Split::None => self.part(numerics, 0, unsplit_base, keys),
@@ -185,6 +180,34 @@ impl Layout {
     /// The cells of one part, in the order of visits.
     pub fn cells_of(&self, part: &Part) -> &[Cell] {
         &self.cells[part.cells.clone()]
+    }
+}
+
+/// Splits of the grid over one sequence of a call, on one rank: also those in which a row finds no key. The numerics are
+/// [resolved](Numerics::resolved).
+pub(crate) fn grid_splits(numerics: &Numerics, facts: &StepFacts) -> u64 {
+    match numerics.grid.split {
+        Split::None => 1,
+        Split::CacheBoundary => 1 + u64::from((1..facts.kv).contains(&facts.prefix)),
+        Split::Rule(..) => unreachable!("rules are resolved before a row is cut"),
+        Split::FixedSize(_) | Split::FixedCount(_) => {
+            let length = split_length(numerics, facts.kv);
+            let (origin, bottom) = origin_and_bottom(numerics, facts);
+            let first = (bottom - origin).div_euclid(length);
+            let last = (i64::from(facts.kv) - 1 - origin).div_euclid(length);
+            let least = if let Split::FixedCount(n) = numerics.grid.split { u64::from(n) } else { 0 };
+            ((last - first + 1).max(0) as u64).max(least)
+        }
+    }
+}
+
+/// Where splits are counted from, and the lowest position that the grid covers.
+fn origin_and_bottom(numerics: &Numerics, facts: &StepFacts) -> (i64, i64) {
+    let buffer = -i64::from(facts.buffer_start);
+    match numerics.grid.anchor {
+        GridAnchor::Sequence => (0, 0),
+        GridAnchor::Buffer => (buffer, buffer),
+        GridAnchor::Uncached => (i64::from(facts.prefix), 0),
     }
 }
 

@@ -11,14 +11,14 @@ pub(super) const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
 /// One of the exponentials, ready for use.
 #[derive(Clone, Copy)]
-pub(super) enum Exponential {
+pub(in crate::subject::attention) enum Exponential {
     Exact,
     /// Coefficients of the polynomial, highest degree first.
     Poly(&'static [f32]),
 }
 
 impl Exponential {
-    pub(super) fn new(exp: Exp) -> Self {
+    pub(in crate::subject::attention) fn new(exp: Exp) -> Self {
         match exp {
             Exp::CorrectlyRounded => Exponential::Exact,
             Exp::Exp2Poly(degree) => Exponential::Poly(coefficients(degree as usize)),
@@ -27,7 +27,7 @@ impl Exponential {
 
     /// e^x.
     #[inline]
-    pub(super) fn exp(self, x: f32) -> f32 {
+    pub(in crate::subject::attention) fn exp(self, x: f32) -> f32 {
         match self {
             // Equal scores are common, and e^0 = 1 exactly.
             Exponential::Exact if x == 0.0 => 1.0,
@@ -38,7 +38,7 @@ impl Exponential {
 
     /// 2^t.
     #[inline]
-    pub(super) fn exp2(self, t: f32) -> f32 {
+    pub(in crate::subject::attention) fn exp2(self, t: f32) -> f32 {
         match self {
             Exponential::Exact if t == 0.0 => 1.0,
             Exponential::Exact => core_math::exp2f(t),

@@ -7,6 +7,7 @@
 mod draw;
 mod exponential;
 mod narrow;
+mod planted;
 pub mod preset;
 mod row;
 mod spec;
@@ -14,18 +15,20 @@ mod sum;
 pub mod trace;
 mod view;
 
+pub(super) use exponential::Exponential;
 pub use spec::Reference;
 
 use super::conventions::Conventions;
 use super::kernel::{AttentionKernel, Attributes, Call, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
+use super::mutant::Mutant;
 use super::numerics::{Launch, Numerics, Rescale, ScaleAt, Scope};
 use super::recipe::{Layout, Recipe, StepFacts, recipe};
+use planted::Operand;
 use row::{Arithmetic, Row};
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
 use sum::SumScratch;
-use trace::{Recorder, Silent, Trace};
+use trace::{Form, Recorder, Silent, Trace};
 use view::{Entry, Gathered, View};
 
 /// Buffers kept between calls, so that inner loops do not allocate.
@@ -80,26 +83,18 @@ impl Reference {
     /// Computes one row and head again, with the code of the calls, and returns its steps. Rows as in [`Reference::recipe`]; `None`
     /// also for a head that is not there.
     pub fn trace(&self, call: Call<'_>, row: usize, head: usize) -> Option<Trace> {
-        let view = View::new(call).ok()?;
+        let mut view = View::new(call).ok()?;
+        let acting = self.acting(&mut view);
         let (entry, row) = view.find(row)?;
         if head >= view.attributes.q_heads {
             return None;
         }
         let facts = entry.facts(&view);
-        let acting = self.acting();
         let rows = if acting.by_tile() { facts.tile(row) } else { row..row + 1 };
-        let mut trace = Trace::default();
+        let mut trace = Trace::new(Form::of(&acting.numerics, &view.attributes));
         let work = Work { rows, heads: head..head + 1, traced: row };
         with_scratch(|scratch| acting.compute(&view, entry, &work, scratch, &mut trace, &mut |_, _, _, _| {}));
         Some(trace)
-    }
-
-    /// The kernel as it really computes: with the fields that a planted fault changes.
-    fn acting(&self) -> Cow<'_, Reference> {
-        let Some(mutant) = self.mutant else { return Cow::Borrowed(self) };
-        let mut acting = self.clone();
-        mutant.edit(&mut acting.numerics, &mut acting.actual);
-        Cow::Owned(acting)
     }
 
     /// Whether rows of a tile must go in step.
@@ -108,22 +103,25 @@ impl Reference {
     }
 
     fn run(&self, call: Call<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-        let view = View::new(call)?;
-        self.refuse(view.attributes).map_err(KernelError::Unsupported)?;
+        let mut view = View::new(call)?;
+        self.refuse(&view.attributes).map_err(KernelError::Unsupported)?;
         let Attributes { q_heads, d_v, .. } = *view.attributes;
         let rows = view.q.bits.len() / (q_heads * view.attributes.d_qk).max(1);
         if outputs.o.bits.len() != rows * q_heads * d_v || outputs.lse.bits.len() != rows * q_heads {
             let dims = (&outputs.o.dims, &outputs.lse.dims);
             return Err(KernelError::Failed(format!("o {:?} and lse {:?} do not fit q {:?}", dims.0, dims.1, view.q.dims)));
         }
-        let acting = self.acting();
+        let acting = self.acting(&mut view);
         with_scratch(|scratch| {
             for entry in &view.entries {
                 let work = Work { rows: 0..entry.q, heads: 0..q_heads, traced: 0 };
                 acting.compute(&view, entry, &work, scratch, &mut Silent, &mut |row, head, o, lse| {
                     let index = (entry.first_row + row as usize) * q_heads + head;
                     outputs.o.bits[index * d_v..(index + 1) * d_v].copy_from_slice(o);
-                    outputs.lse.bits[index] = lse.to_bits();
+                    // Without a fault it is always there.
+                    if let Some(slot) = outputs.lse.bits.get_mut((entry.first_lse + row as usize) * q_heads + head) {
+                        *slot = lse.to_bits();
+                    }
                 });
             }
         });
@@ -150,20 +148,24 @@ impl Reference {
         place: &mut impl FnMut(u32, usize, &[u32], f32),
     ) {
         let facts = entry.facts(view);
-        let keys = hull(&facts, &self.actual, work.rows.clone());
-        let group = view.attributes.q_heads / view.attributes.kv_heads;
-        let numerics = self.numerics.resolved(&facts.launch());
-        let mut arithmetic = Arithmetic::new(&numerics, &self.actual, view.attributes);
+        let mut numerics = self.numerics.resolved(&facts.launch());
+        self.relaunch(view, &facts, &mut numerics);
+        let keys = self.hull(&numerics, &facts, work.rows.clone());
+        let group = self.group(view);
+        let mut arithmetic = Arithmetic::new(&numerics, &self.actual, &view.attributes, self.mutant);
         let tile = if self.by_tile() { facts.block_q } else { 1 };
-        for kv_head in work.heads.start / group..work.heads.end.div_ceil(group) {
+        for n in work.heads.start / group..work.heads.end.div_ceil(group) {
+            let kv_head = self.kv_head(view, n);
+            let facts = self.facts_of(n, &facts);
             let home = (entry.home(kv_head) % scratch.gathered.len() as u64) as usize;
             arithmetic.at(kv_head);
+            arithmetic.unused = view.unused(entry, kv_head, &numerics);
             scratch.gathered[home].read(view, entry, kv_head, arithmetic.on_load, keys.clone());
-            let heads = work.heads.start.max(kv_head * group)..work.heads.end.min((kv_head + 1) * group);
+            let heads = work.heads.start.max(n * group)..work.heads.end.min((n + 1) * group);
             let mut first = work.rows.start;
             while first < work.rows.end {
                 let rows = first..first.saturating_add(tile).min(work.rows.end);
-                self.lay(&numerics, &facts, rows.clone(), scratch);
+                self.lay(view, entry, &numerics, &facts, rows.clone(), scratch);
                 for head in heads.clone() {
                     self.go_together(&arithmetic, view, entry, rows.clone(), work.traced, head, home, scratch, recorder);
                     for (n, row) in rows.clone().enumerate() {
@@ -181,16 +183,40 @@ impl Reference {
         }
     }
 
+    /// The keys that any of the rows takes, as one range.
+    fn hull(&self, numerics: &Numerics, facts: &StepFacts, rows: Range<u32>) -> Range<u32> {
+        if self.mutant == Some(Mutant::MaskOfFirstHead) {
+            return 0..facts.kv;
+        }
+        let mut hull: Option<Range<u32>> = None;
+        for keys in rows.map(|row| self.keys(numerics, facts, row).0).filter(|keys| !keys.is_empty()) {
+            hull = Some(hull.map_or(keys.clone(), |hull| hull.start.min(keys.start)..hull.end.max(keys.end)));
+        }
+        hull.unwrap_or(0..0)
+    }
+
     /// Lays the grid over rows that go together, and over all of them at once.
-    fn lay(&self, numerics: &Numerics, facts: &StepFacts, rows: Range<u32>, scratch: &mut Scratch) {
+    fn lay(
+        &self,
+        view: &View<'_>,
+        entry: &Entry<'_>,
+        numerics: &Numerics,
+        facts: &StepFacts,
+        rows: Range<u32>,
+        scratch: &mut Scratch,
+    ) {
         if scratch.rows.len() < rows.len() {
             scratch.rows.resize_with(rows.len(), Row::default);
         }
         for (row, state) in rows.clone().zip(&mut scratch.rows) {
-            state.position = state.layout.lay(numerics, &self.actual, facts, row);
+            let (keys, position) = self.keys(numerics, facts, row);
+            state.layout.cut(numerics, facts, row, keys);
+            self.reorder(entry, &mut state.layout);
+            state.position = position;
+            state.flaw = self.flaw(view, numerics, facts, row);
         }
         if rows.len() > 1 {
-            scratch.tile.cut(numerics, facts, rows.start, hull(facts, &self.actual, rows));
+            scratch.tile.cut(numerics, facts, rows.start, self.hull(numerics, facts, rows));
         }
     }
 
@@ -216,6 +242,7 @@ impl Reference {
             let index = (entry.first_row + row as usize) * view.attributes.q_heads + head;
             query.clear();
             view::decode(view.q.dtype, &view.q.bits[index * d..(index + 1) * d], query);
+            view.reread(Operand::Query, query);
             if self.numerics.score.scale == ScaleAt::OnQuery {
                 query.iter_mut().for_each(|x| *x *= arithmetic.scale);
             }
@@ -243,15 +270,6 @@ impl Reference {
             }
         }
     }
-}
-
-/// The keys that any of the rows may see, as one range.
-fn hull(facts: &StepFacts, actual: &Conventions, rows: Range<u32>) -> Range<u32> {
-    let mut hull: Option<Range<u32>> = None;
-    for keys in rows.map(|row| facts.keys(actual, row).0).filter(|keys| !keys.is_empty()) {
-        hull = Some(hull.map_or(keys.clone(), |hull| hull.start.min(keys.start)..hull.end.max(keys.end)));
-    }
-    hull.unwrap_or(0..0)
 }
 
 /// Lends the thread's buffers.

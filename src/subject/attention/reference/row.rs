@@ -2,12 +2,14 @@
 
 use super::exponential::{Exponential, LOG2_E};
 use super::narrow::multiply_add;
+use super::planted::{self, Flaw};
 use super::sum::{self, SumScratch};
 use super::trace::{Label, Recorder};
 use super::view::Gathered;
 use crate::number::{Dtype, truncate_f64};
 use crate::subject::attention::conventions::{AlibiForm, CapOrder, Conventions, EmptyRow, LseBase, ScalesConvention, SinkInLse};
 use crate::subject::attention::kernel::Attributes;
+use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::numerics::{Descale, Finish, MaxInit, Merge, Numerics, Passes, Rescale, ScaleAt, Store, SumOf};
 use crate::subject::attention::recipe::{Cell, Layout};
 use std::ops::Range;
@@ -28,10 +30,18 @@ pub(super) struct Arithmetic<'a> {
     pub on_load: [f32; 2],
     /// What the finished output is multiplied with.
     on_output: f32,
+    mutant: Option<Mutant>,
+    /// What a fault adds to the output behind a sequence's last key, `[d_v]`; empty without one.
+    pub unused: Vec<f32>,
 }
 
 impl<'a> Arithmetic<'a> {
-    pub(super) fn new(numerics: &'a Numerics, actual: &'a Conventions, attributes: &'a Attributes<'a>) -> Self {
+    pub(super) fn new(
+        numerics: &'a Numerics,
+        actual: &'a Conventions,
+        attributes: &'a Attributes<'a>,
+        mutant: Option<Mutant>,
+    ) -> Self {
         let mut arithmetic = Arithmetic {
             numerics,
             actual,
@@ -42,6 +52,8 @@ impl<'a> Arithmetic<'a> {
             scale: attributes.softmax_scale,
             on_load: [1.0; 2],
             on_output: 1.0,
+            mutant,
+            unused: Vec::new(),
         };
         arithmetic.at(0);
         arithmetic
@@ -104,7 +116,7 @@ impl<'a> Arithmetic<'a> {
             None => pairs.for_each(|(w, &s)| *w = self.exponential.exp(s - max)),
             Some(factor) => {
                 let shift = max * factor;
-                if self.numerics.score.fma {
+                if self.numerics.score.fma || self.mutant == Some(Mutant::FusedExponent) {
                     pairs.for_each(|(w, &s)| *w = self.exponential.exp2(multiply_add(s, factor, -shift)));
                 } else {
                     pairs.for_each(|(w, &s)| *w = self.exponential.exp2(s * factor - shift));
@@ -134,6 +146,36 @@ impl<'a> Arithmetic<'a> {
         }
     }
 
+    /// Weights of a cell, and those of padding lanes with the score of a softcapped -inf.
+    fn padded(&self, terms: &[f32], padding: usize, max: f32) -> Vec<f32> {
+        let mut padded = terms.to_vec();
+        padded.resize(terms.len() + padding, 0.0);
+        let cap = self.attributes.softcap.unwrap_or(f32::INFINITY);
+        self.weights(&vec![-cap; padding], max, &mut padded[terms.len()..]);
+        padded
+    }
+
+    /// What partial outputs are weighed with, given the weights of their sums.
+    fn shares(&self, lse: [f32; 2], max: f32, weights: [f32; 2]) -> [f32; 2] {
+        match self.mutant {
+            Some(Mutant::MergeTakesBaseTwo) => lse.map(|lse| self.exponential.exp((lse - max) * LOG2_E)),
+            _ => weights,
+        }
+    }
+
+    /// The head whose ALiBi slope a head takes.
+    fn slope_head(&self, head: usize) -> usize {
+        match self.mutant {
+            Some(Mutant::SlopesByKvHead) => head / (self.attributes.q_heads / self.attributes.kv_heads),
+            _ => head,
+        }
+    }
+
+    /// How often the sink joins the merge of so many partials.
+    fn sinks_merged(&self, parts: usize) -> usize {
+        if self.mutant == Some(Mutant::SinkInEverySplit) { parts.max(1) } else { 1 }
+    }
+
     fn sink(&self, head: usize) -> Option<f32> {
         self.attributes.sinks.map(|sinks| sinks[head])
     }
@@ -156,6 +198,7 @@ pub(super) struct Row {
     pub layout: Layout,
     /// From which ALiBi measures.
     pub position: i64,
+    pub flaw: Flaw,
     head: usize,
     keys: Range<u32>,
     /// One for each key in `keys`.
@@ -193,15 +236,23 @@ impl Row {
         self.keys = self.layout.keys();
         self.scores.clear();
         if !self.keys.is_empty() {
+            let slope_head = arithmetic.slope_head(head);
             for (first, lanes) in gathered.groups(self.keys.clone()) {
                 let dots = sum::dot(&arithmetic.numerics.score, q, lanes, scratch);
                 for (key, dot) in (first..).zip(dots) {
                     if self.keys.contains(&key) {
-                        let score = arithmetic.score(dot, head, self.position, key);
-                        recorder.record(|| Label::Score { key }, score);
-                        self.scores.push(score);
+                        recorder.record(|| Label::Dot { key }, dot);
+                        self.scores.push(arithmetic.score(dot, slope_head, self.position, key));
                     }
                 }
+            }
+        }
+        if let Some(mutant) = arithmetic.mutant {
+            self.flaw.rescore(mutant, self.keys.start, arithmetic.attributes, &mut self.scores);
+        }
+        if R::ON {
+            for (key, &score) in self.keys.clone().zip(&self.scores) {
+                recorder.record(|| Label::Score { key }, score);
             }
         }
         self.weights.clear();
@@ -233,6 +284,12 @@ impl Row {
         self.sum = 0.0;
         self.acc.clear();
         self.acc.resize(arithmetic.attributes.d_v, 0.0);
+        if self.flaw.masked_tile && self.part == 0 {
+            let factor = arithmetic.rescale(self.max, self.max);
+            recorder.record(|| Label::Rescale { keys: 0..self.keys.start }, factor);
+            self.sum *= factor;
+            self.acc.iter_mut().for_each(|x| *x *= factor);
+        }
         let Some(part) = self.layout.parts.get(self.part) else { return };
         if arithmetic.numerics.softmax.passes == Passes::Online {
             return;
@@ -256,15 +313,33 @@ impl Row {
         let index = self.index(&keys);
         let weights = &mut self.weights[index.clone()];
         arithmetic.weights(&self.scores[index], self.max, weights);
+        if let Some(mutant) = arithmetic.mutant {
+            self.flaw.reweigh(mutant, keys.start, weights);
+        }
         if R::ON {
             for (key, &w) in keys.clone().zip(weights.iter()) {
                 recorder.record(|| Label::Weight { key }, w);
             }
         }
         self.rounded.clear();
-        self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
-        let terms = if numerics.rowsum.of == SumOf::P { &*weights } else { &self.rounded };
+        if arithmetic.mutant == Some(Mutant::TruncatedWeights) {
+            self.rounded.extend(planted::truncated_to_bf16(weights));
+        } else {
+            self.rounded.extend(weights.iter().map(|&w| numerics.probs.dtype.squeeze(w)));
+        }
+        if R::ON {
+            for (key, &w) in keys.clone().zip(&self.rounded) {
+                recorder.record(|| Label::Rounded { key }, w);
+            }
+        }
+        let mut terms = if numerics.rowsum.of == SumOf::P { &*weights } else { &self.rounded };
+        let padded;
+        if self.flaw.padding > 0 && keys.end == self.flaw.end {
+            padded = arithmetic.padded(terms, self.flaw.padding, self.max);
+            terms = &padded;
+        }
         let block = sum::row_sum(&numerics.rowsum, terms, slot, scratch);
+        recorder.record(|| Label::BlockSum { keys: keys.clone() }, block);
         self.sum = numerics.rowsum.acc.squeeze(self.sum + block);
         recorder.record(|| Label::RowSum { keys }, self.sum);
     }
@@ -311,12 +386,18 @@ impl Row {
             recorder.record(|| Label::Max { keys: keys.clone() }, self.max);
         }
         if numerics.probs.normalised {
-            self.normalise(arithmetic, &keys);
+            self.normalise(arithmetic, &keys, recorder);
         } else {
             self.weigh(arithmetic, self.done, scratch, recorder);
         }
         sum::weighted_values(&numerics.value, &self.rounded, gathered.values(&keys), slot, &mut self.acc, scratch);
+        if keys.end == self.flaw.end {
+            self.acc.iter_mut().zip(&arithmetic.unused).for_each(|(x, &product)| *x += product);
+        }
         if R::ON {
+            for (lane, &x) in sum::block_values(&numerics.value, scratch, self.acc.len()).iter().enumerate() {
+                recorder.record(|| Label::BlockValue { keys: keys.clone(), lane }, x);
+            }
             for (lane, &x) in self.acc.iter().enumerate() {
                 recorder.record(|| Label::Accumulator { keys: keys.clone(), lane }, x);
             }
@@ -328,18 +409,23 @@ impl Row {
     }
 
     /// One cell's weights divided by the row sum, a sink's share included, and rounded.
-    fn normalise(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>) {
+    fn normalise<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, keys: &Range<u32>, recorder: &mut R) {
         let (_, factor, sum) = self.with_sink(arithmetic);
         let index = self.index(keys);
         let format = arithmetic.numerics.probs.dtype;
         self.rounded.clear();
         self.rounded.extend(self.weights[index].iter().map(|&w| format.squeeze(w * factor / sum)));
+        if R::ON {
+            for (key, &p) in keys.clone().zip(&self.rounded) {
+                recorder.record(|| Label::Probability { key }, p);
+            }
+        }
     }
 
     /// The natural maximum once the sink has joined, what that multiplies earlier sums with, and the row sum.
     fn with_sink(&self, arithmetic: &Arithmetic<'_>) -> (f32, f32, f32) {
         let max = arithmetic.natural(self.max);
-        match arithmetic.sink(self.head) {
+        match arithmetic.sink(self.head).filter(|_| !self.flaw.sink_missing) {
             None => (max, 1.0, self.sum),
             Some(sink) => {
                 let joined = larger(max, sink);
@@ -358,8 +444,10 @@ impl Row {
         let lse = grid.lse_dtype.squeeze(arithmetic.natural(self.max) + core_math::logf(self.sum));
         recorder.record(|| Label::PartialLse { part }, lse);
         self.partial_lse.push(lse);
+        let rounded = arithmetic.mutant == Some(Mutant::RoundedPartials) && self.layout.parts.len() > 1;
+        let format = if rounded { Dtype::BF16 } else { grid.partial_dtype };
         for (lane, &x) in self.acc.iter().enumerate() {
-            let o = grid.partial_dtype.squeeze(arithmetic.divide(x, self.sum));
+            let o = format.squeeze(arithmetic.divide(x, self.sum));
             recorder.record(|| Label::Partial { part, lane }, o);
             self.partials.push(o);
         }
@@ -369,10 +457,10 @@ impl Row {
 
     /// Writes [`Row::stored`] and returns `lse`.
     pub(super) fn finish<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
-        let lse = if self.layout.cells.is_empty() {
+        let lse = if self.layout.cells.is_empty() && self.flaw.empty_splits == [0; 2] {
             self.finish_empty(arithmetic)
         } else if arithmetic.unsplit() {
-            self.finish_unsplit(arithmetic)
+            self.finish_unsplit(arithmetic, recorder)
         } else {
             self.finish_split(arithmetic, recorder)
         };
@@ -385,6 +473,9 @@ impl Row {
         for (lane, &x) in self.acc.iter().enumerate() {
             recorder.record(|| Label::Finish { lane }, x);
             let bits = match arithmetic.numerics.store {
+                Store::Rne if arithmetic.mutant == Some(Mutant::StoreTiesAway) && out == Dtype::BF16 => {
+                    planted::bf16_with_ties_away(x)
+                }
                 Store::Rne => out.round_f32(x),
                 Store::Truncate => truncate_f64(out, f64::from(x)),
             };
@@ -400,6 +491,11 @@ impl Row {
         self.acc.fill(0.0);
         match (arithmetic.sink(self.head), arithmetic.actual.sink_in_lse, arithmetic.actual.empty_row) {
             (Some(sink), SinkInLse::Yes, _) => sink,
+            (None, _, _) if self.flaw.unguarded => {
+                self.acc.fill(f32::NAN);
+                f32::NAN
+            }
+            (None, _, EmptyRow::ZeroNegInf) if arithmetic.mutant == Some(Mutant::EmptyRowFiniteLse) => -5e4,
             (Some(_), SinkInLse::No, _) | (None, _, EmptyRow::ZeroNegInf) => f32::NEG_INFINITY,
             (None, _, EmptyRow::ZeroPosInf) => f32::INFINITY,
             (None, _, EmptyRow::Nan) => {
@@ -409,8 +505,11 @@ impl Row {
         }
     }
 
-    fn finish_unsplit(&mut self, arithmetic: &Arithmetic<'_>) -> f32 {
+    fn finish_unsplit<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
         let (max, factor, sum) = self.with_sink(arithmetic);
+        if R::ON && arithmetic.attributes.sinks.is_some() {
+            recorder.record(|| Label::SinkSum, sum);
+        }
         if arithmetic.numerics.probs.normalised {
             self.acc.iter_mut().for_each(|x| *x *= arithmetic.on_output);
         } else {
@@ -428,7 +527,24 @@ impl Row {
     /// Merges the partials, and the sink last; the result lies in `acc`.
     fn finish_split<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, recorder: &mut R) -> f32 {
         let d = arithmetic.attributes.d_v;
+        if self.flaw.empty_splits != [0; 2] {
+            let [before, behind] = self.flaw.empty_splits;
+            self.partial_lse.splice(0..0, std::iter::repeat_n(f32::NEG_INFINITY, before));
+            self.partials.splice(0..0, std::iter::repeat_n(0.0, before * d));
+            self.partial_lse.extend(std::iter::repeat_n(f32::NEG_INFINITY, behind));
+            self.partials.extend(std::iter::repeat_n(0.0, behind * d));
+            if R::ON {
+                for n in 0..before + behind {
+                    recorder.record(|| Label::EmptySplit { before: n < before }, f32::NEG_INFINITY);
+                }
+            }
+        }
         match arithmetic.numerics.grid.merge_under(arithmetic.attributes.context) {
+            Merge::Sequential if self.flaw.merged_back => {
+                for part in (1..self.partial_lse.len()).rev() {
+                    self.merge(arithmetic, 0, part, recorder);
+                }
+            }
             Merge::Sequential => {
                 for part in 1..self.partial_lse.len() {
                     self.merge(arithmetic, 0, part, recorder);
@@ -459,7 +575,9 @@ impl Row {
             let part = self.partial_lse.len();
             self.partial_lse.push(sink);
             self.partials.resize((part + 1) * d, 0.0);
-            self.merge(arithmetic, 0, part, recorder);
+            for _ in 0..arithmetic.sinks_merged(self.layout.parts.len()) {
+                self.merge(arithmetic, 0, part, recorder);
+            }
         }
         self.acc.copy_from_slice(&self.partials[..d]);
         match arithmetic.actual.sink_in_lse {
@@ -472,13 +590,18 @@ impl Row {
     fn merge<R: Recorder>(&mut self, arithmetic: &Arithmetic<'_>, a: usize, b: usize, recorder: &mut R) {
         let grid = &arithmetic.numerics.grid;
         let d = arithmetic.attributes.d_v;
-        let max = larger(self.partial_lse[a], self.partial_lse[b]);
+        let max = match arithmetic.mutant {
+            Some(Mutant::MergeWithoutMaximum) => self.partial_lse[a],
+            _ => larger(self.partial_lse[a], self.partial_lse[b]),
+        };
         let weight_a = arithmetic.exponential.exp(self.partial_lse[a] - max);
         let weight_b = arithmetic.exponential.exp(self.partial_lse[b] - max);
         let sum = weight_a + weight_b;
+        let [share_a, share_b] = arithmetic.shares([self.partial_lse[a], self.partial_lse[b]], max, [weight_a, weight_b]);
+        let shares = share_a + share_b;
         let (low, high) = self.partials.split_at_mut(b * d);
         for (lane, (x, &y)) in low[a * d..(a + 1) * d].iter_mut().zip(&high[..d]).enumerate() {
-            *x = grid.partial_dtype.squeeze((*x * weight_a + y * weight_b) / sum);
+            *x = grid.partial_dtype.squeeze((*x * share_a + y * share_b) / shares);
             recorder.record(|| Label::Merged { left: a, right: b, lane }, *x);
         }
         let lse = grid.lse_dtype.squeeze(max + core_math::logf(sum));

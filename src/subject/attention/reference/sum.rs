@@ -159,6 +159,11 @@ pub(super) fn weighted_values(value: &Value, weights: &[f32], v: &[f32], slot: u
     by_format!(value.acc, value.fma, weighted_values_in(value.order, weights, v, slot as usize, acc, scratch));
 }
 
+/// The last block's product with V, `[d_v]`, for a trace; nothing under an order that adds key by key into the accumulator.
+pub(super) fn block_values<'a>(value: &Value, scratch: &'a SumScratch, d_v: usize) -> &'a [f32] {
+    if value.order == Order::Sequential { &[] } else { &scratch.rows[..d_v] }
+}
+
 fn weighted_values_in<N: Narrow, const FMA: bool>(
     order: Order,
     weights: &[f32],

@@ -1,11 +1,14 @@
 //! The three call forms as one: sequences with rows in `q` and keys in slots.
 
+use super::planted::Operand;
 use super::sum::{ABREAST, Lane};
 use crate::number::Dtype;
 use crate::source::mix;
 use crate::subject::attention::kernel::{Attributes, Call, DenseCall, KernelError, PagedCall, VarlenCall};
+use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::recipe::{CallFacts, StepFacts};
 use crate::tensor::Tensor;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Where the keys of a sequence stand in the key tensor, counted in slots of `[kv_heads, d]`.
@@ -24,6 +27,8 @@ pub(super) struct Entry<'a> {
     pub kv: u32,
     /// Index of its first row among the rows of `q`.
     pub first_row: usize,
+    /// Index of its first row in `lse`: the same.
+    pub first_lse: usize,
     pub slots: KeySlots<'a>,
     pub buffer_start: u32,
     pub prefix: u32,
@@ -31,12 +36,14 @@ pub(super) struct Entry<'a> {
 
 /// A call of any form.
 pub(super) struct View<'a> {
-    pub attributes: &'a Attributes<'a>,
+    pub attributes: Cow<'a, Attributes<'a>>,
     pub q: &'a Tensor,
     pub k: &'a Tensor,
     pub v: &'a Tensor,
     pub entries: Vec<Entry<'a>>,
     pub facts: CallFacts,
+    /// The fault with which it is read.
+    pub mutant: Option<Mutant>,
 }
 
 impl Entry<'_> {
@@ -50,11 +57,11 @@ impl Entry<'_> {
     }
 
     pub(super) fn facts(&self, view: &View<'_>) -> StepFacts {
-        StepFacts::of(view.attributes, view.facts, self.q, self.kv, self.buffer_start, self.prefix)
+        StepFacts::of(&view.attributes, view.facts, self.q, self.kv, self.buffer_start, self.prefix)
     }
 
     /// The slot of the first of some keys, and how many of them stand in a row from there.
-    fn run(&self, keys: Range<u32>) -> (usize, usize) {
+    pub(super) fn run(&self, keys: Range<u32>) -> (usize, usize) {
         match self.slots {
             KeySlots::From(first) => (first + keys.start as usize, keys.len()),
             KeySlots::Pages { pages, size } => {
@@ -135,7 +142,7 @@ impl<'a> View<'a> {
             page,
             context: attributes.context,
         };
-        Ok(View { attributes, q, k, v, entries, facts })
+        Ok(View { attributes: Cow::Borrowed(attributes), q, k, v, entries, facts, mutant: None })
     }
 
     /// The entry that holds a flattened row of `q`, and the row's number in it.
@@ -152,6 +159,7 @@ fn varlen_entries<'a>(call: &VarlenCall<'a>) -> Result<Vec<Entry<'a>>, KernelErr
         q: rows.len() as u32,
         kv: keys.len() as u32,
         first_row: rows.start,
+        first_lse: rows.start,
         slots: KeySlots::From(keys.start),
         buffer_start: 0,
         prefix: 0,
@@ -171,10 +179,12 @@ fn dense_entries<'a>(call: &DenseCall<'a>) -> Result<Vec<Entry<'a>>, KernelError
     let entry = |b: usize| {
         let (q, kv) = (call.lengths_q[b], call.lengths_kv[b]);
         let start = call.start(seq_kv, kv);
+        let first_row = b * seq_q + call.start(seq_q, q);
         Entry {
             q,
             kv,
-            first_row: b * seq_q + call.start(seq_q, q),
+            first_row,
+            first_lse: first_row,
             slots: KeySlots::From(b * seq_kv + start),
             buffer_start: start as u32,
             prefix: 0,
@@ -212,7 +222,7 @@ fn paged_entries<'a>(call: &PagedCall<'a>) -> Result<Vec<Entry<'a>>, KernelError
                 },
             };
             let (q, prefix) = (rows.len() as u32, call.prefix_lens[b]);
-            Ok(Entry { q, kv, first_row: rows.start, slots, buffer_start: 0, prefix })
+            Ok(Entry { q, kv, first_row: rows.start, first_lse: rows.start, slots, buffer_start: 0, prefix })
         })
         .collect()
 }
@@ -261,6 +271,7 @@ pub(super) struct Gathered {
     dtypes: Option<[Dtype; 2]>,
     /// Of keys and values, as bits.
     scales: [u32; 2],
+    mutant: Option<Mutant>,
     d_qk: usize,
     d_v: usize,
     line: Vec<f32>,
@@ -273,8 +284,10 @@ impl Gathered {
         let first = range.start - range.start % ABREAST as u32;
         let dtypes = Some([view.k.dtype, view.v.dtype]);
         let scales = scales.map(f32::to_bits);
-        if (first, dtypes, scales, d_qk, d_v) != (self.first, self.dtypes, self.scales, self.d_qk, self.d_v) {
-            (self.first, self.dtypes, self.scales, self.d_qk, self.d_v) = (first, dtypes, scales, d_qk, d_v);
+        let held = (self.first, self.dtypes, self.scales, self.mutant, self.d_qk, self.d_v);
+        if held != (first, dtypes, scales, view.mutant, d_qk, d_v) {
+            (self.first, self.dtypes, self.scales, self.mutant, self.d_qk, self.d_v) =
+                (first, dtypes, scales, view.mutant, d_qk, d_v);
             self.held = range.start..range.start;
         }
         let count = (range.end - first) as usize;
@@ -291,11 +304,12 @@ impl Gathered {
             let (k, v) = (slot * d_qk..(slot + count) * d_qk, slot * d_v..(slot + count) * d_v);
             let same = held
                 && kv_heads == 1
+                && view.mutant.is_none()
                 && view.k.bits[k] == self.key_bits[n * d_qk..(n + count) * d_qk]
                 && view.v.bits[v] == self.value_bits[n * d_v..(n + count) * d_v];
             if !same {
                 for i in 0..count {
-                    self.read_key(view, next + i as u32, (slot + i) * kv_heads + kv_head);
+                    self.read_key(view, next + i as u32, slot + i, kv_head);
                 }
             }
             next += count as u32;
@@ -305,9 +319,10 @@ impl Gathered {
     }
 
     /// Decodes one key, unless it is the one held.
-    fn read_key(&mut self, view: &View<'_>, key: u32, row: usize) {
+    fn read_key(&mut self, view: &View<'_>, key: u32, slot: usize, kv_head: usize) {
         let (d_qk, d_v, n) = (self.d_qk, self.d_v, (key - self.first) as usize);
-        let (k, v) = (&view.k.bits[row * d_qk..(row + 1) * d_qk], &view.v.bits[row * d_v..(row + 1) * d_v]);
+        let (k, v) = (view.element(slot, kv_head, d_qk), view.element(slot, kv_head, d_v));
+        let (k, v) = (&view.k.bits[k..k + d_qk], &view.v.bits[v..v + d_v]);
         let (k_held, v_held) = (&mut self.key_bits[n * d_qk..(n + 1) * d_qk], &mut self.value_bits[n * d_v..(n + 1) * d_v]);
         if self.held.contains(&key) && k == k_held && v == v_held {
             return;
@@ -317,6 +332,7 @@ impl Gathered {
         let [k_scale, v_scale] = self.scales.map(f32::from_bits);
         self.line.clear();
         decode(view.k.dtype, k, &mut self.line);
+        view.reread(Operand::Key, &mut self.line);
         scale(&mut self.line, k_scale);
         let group = &mut self.keys[n / ABREAST * d_qk..(n / ABREAST + 1) * d_qk];
         for (lane, &x) in group.iter_mut().zip(&self.line) {
@@ -324,6 +340,7 @@ impl Gathered {
         }
         self.line.clear();
         decode(view.v.dtype, v, &mut self.line);
+        view.reread(Operand::Value, &mut self.line);
         scale(&mut self.line, v_scale);
         self.values[n * d_v..(n + 1) * d_v].copy_from_slice(&self.line);
     }

@@ -175,7 +175,7 @@ pub struct KernelFields(pub Vec<(String, String)>);
 const KERNELS: [&str; 2] = ["ref", "external"];
 
 /// Regime names, in the order of [`super::Regime`].
-const REGIMES: [&str; 13] = [
+const REGIMES: [&str; 14] = [
     "normal",
     "equal",
     "dominant",
@@ -184,6 +184,7 @@ const REGIMES: [&str; 13] = [
     "subnormal",
     "quantised",
     "tail",
+    "zero_peak",
     "rising",
     "wide",
     "onehot_v",

@@ -257,6 +257,7 @@ fn regime(section: &Section<'_, '_>) -> Result<Regime, InputError> {
         "subnormal" => Regime::Subnormal,
         "quantised" => Regime::Quantised,
         "tail" => Regime::Tail,
+        "zero_peak" => Regime::ZeroPeak,
         "rising" => Regime::Rising { step: section.need("step")?.f32()? },
         "wide" => Regime::Wide,
         "onehot_v" => Regime::OnehotV,

@@ -298,6 +298,7 @@ pub(in crate::subject::attention) fn regime_name(regime: &Regime) -> &'static st
         Regime::Subnormal => "subnormal",
         Regime::Quantised => "quantised",
         Regime::Tail => "tail",
+        Regime::ZeroPeak => "zero_peak",
         Regime::Rising { .. } => "rising",
         Regime::Wide => "wide",
         Regime::OnehotV => "onehot_v",

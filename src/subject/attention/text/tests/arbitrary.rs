@@ -55,7 +55,7 @@ impl Choices {
     }
 
     fn regime(&mut self, alibi: bool) -> Regime {
-        match self.below(if alibi { 12 } else { 13 }) {
+        match self.below(if alibi { 13 } else { 14 }) {
             0 => Regime::Normal,
             1 => Regime::Equal,
             2 => Regime::Dominant { gap: self.positive(), lane: self.below(9) },
@@ -68,6 +68,7 @@ impl Choices {
             9 => Regime::OnehotV,
             10 => Regime::ConstantV,
             11 => Regime::Rising { step: self.positive() },
+            12 => Regime::ZeroPeak,
             _ => Regime::Mirror { span: 2 + self.below(9), phase: self.below(9) },
         }
     }

@@ -3,6 +3,15 @@
 //! Text: a number is a term; `(a b c)` adds left to right and rounds after each addition; `[a b c]` adds exactly and rounds
 //! once (a multi-term adder). So `((0 1) (2 3))` is a balanced tree, and `(0 1 2 3)` a running sum.
 
+mod canonical;
+mod difference;
+mod shape;
+mod svg;
+
+pub(crate) use canonical::Ordered;
+pub use difference::TreeDifference;
+pub use shape::{Join, Shape, ranges};
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -20,17 +29,6 @@ pub enum Tree {
 
 /// Nesting that [`Tree::from_str`] accepts.
 pub const MAX_DEPTH: usize = 512;
-
-/// Where two trees part, on the way from the root.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TreeDifference {
-    /// Child numbers from the root to the first differing node, depth first.
-    pub path: Vec<usize>,
-    /// That node in the first tree; `None` if only the second has it.
-    pub left: Option<Tree>,
-    /// That node in the second tree.
-    pub right: Option<Tree>,
-}
 
 impl Tree {
     /// A left-to-right sum; `None` without children, the child itself if it is the only one.
@@ -95,6 +93,16 @@ impl Tree {
         }
     }
 
+    /// The same shape over other terms.
+    #[must_use]
+    pub fn map(&self, term: &impl Fn(u32) -> u32) -> Tree {
+        match self {
+            Tree::Leaf(n) => Tree::Leaf(term(*n)),
+            Tree::Sum(children) => Tree::Sum(children.iter().map(|child| child.map(term)).collect()),
+            Tree::Fused(children) => Tree::Fused(children.iter().map(|child| child.map(term)).collect()),
+        }
+    }
+
     /// The sum in f32, `term(n)` being the value of leaf `n`.
     ///
     /// A `Fused` node is summed in f64, which is exact while its terms span fewer than 53 bits.
@@ -103,34 +111,6 @@ impl Tree {
             Tree::Leaf(n) => term(*n),
             Tree::Sum(children) => children.iter().map(|child| child.evaluate(term)).reduce(|sum, x| sum + x).unwrap_or_default(),
             Tree::Fused(children) => children.iter().map(|child| f64::from(child.evaluate(term))).sum::<f64>() as f32,
-        }
-    }
-
-    /// The first node, depth first, in which two trees differ; `None` for equal trees.
-    pub fn first_difference(&self, other: &Tree) -> Option<TreeDifference> {
-        let mut path = Vec::new();
-        let (left, right) = Self::descend(Some(self), Some(other), &mut path)?;
-        Some(TreeDifference { path, left: left.cloned(), right: right.cloned() })
-    }
-
-    fn descend<'a>(
-        a: Option<&'a Tree>,
-        b: Option<&'a Tree>,
-        path: &mut Vec<usize>,
-    ) -> Option<(Option<&'a Tree>, Option<&'a Tree>)> {
-        match (a, b) {
-            (Some(Tree::Sum(x)), Some(Tree::Sum(y))) | (Some(Tree::Fused(x)), Some(Tree::Fused(y))) => {
-                for n in 0..x.len().max(y.len()) {
-                    path.push(n);
-                    if let Some(found) = Self::descend(x.get(n), y.get(n), path) {
-                        return Some(found);
-                    }
-                    path.pop();
-                }
-                None
-            }
-            _ if a == b => None,
-            _ => Some((a, b)),
         }
     }
 }
@@ -150,13 +130,6 @@ impl fmt::Display for Tree {
             write!(f, "{child}")?;
         }
         write!(f, "{close}")
-    }
-}
-
-impl fmt::Display for TreeDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |side: &Option<Tree>| side.as_ref().map_or("nothing".to_string(), Tree::to_string);
-        write!(f, "{} against {} at {:?}", show(&self.left), show(&self.right), self.path)
     }
 }
 
@@ -250,6 +223,18 @@ mod tests {
         }
 
         #[test]
+        fn canonical_form_keeps_the_result_and_is_one_for_exchanged_operands(tree in trees(), values in proptest::collection::vec(-(1 << 23)..1 << 23, 1000)) {
+            let canonical = tree.canonical();
+            prop_assert_eq!(canonical.canonical(), canonical.clone());
+            // Sums round in f32, and are exact in f64.
+            let term = |n: u32| values[n as usize] as f32;
+            prop_assert_eq!(canonical.evaluate(&term).to_bits(), tree.evaluate(&term).to_bits());
+            if let Tree::Sum(children) = &tree && let [first, second] = &children[..] {
+                prop_assert_eq!(Tree::sum([second.clone(), first.clone()]).unwrap().canonical(), canonical);
+            }
+        }
+
+        #[test]
         fn pairwise_keeps_the_terms_and_is_shallow(first in 0u32..9, count in 1u32..70, slot in 0u64..70) {
             let tree = Tree::pairwise(first, count, slot).unwrap();
             prop_assert_eq!(tree.leaves(), (first..first + count).collect::<Vec<_>>());
@@ -273,7 +258,7 @@ mod tests {
         assert_eq!(parse("(7)"), Tree::Leaf(7));
         assert_eq!(parse("[7]"), Tree::Leaf(7));
         let difference = parse("(0 (1 2))").first_difference(&parse("(0 1 2)")).unwrap();
-        assert_eq!(difference.to_string(), "(1 2) against 1 at [1]");
+        assert_eq!(difference.to_string(), "after 0: (1 2) against 1 at [1]");
     }
 
     #[test]
