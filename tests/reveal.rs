@@ -261,7 +261,7 @@ fn the_command_shows_where_prefill_and_decode_of_fa3_part() {
         assert!(text.contains(line), "{line}: {text}");
     }
     let drawn = std::fs::read_dir(folder.path("trees")).expect("a folder").count();
-    assert_eq!(drawn, 4, "two plans and their scores, each kernel's the same");
+    assert_eq!(drawn, 6, "of each kernel two plans, and the scores that both have");
 }
 
 #[test]
