@@ -67,6 +67,7 @@
 // Only `external::library` may: calling a C library is nothing else.
 #![deny(unsafe_code)]
 
+pub mod certify;
 pub mod cli;
 pub mod exit_code;
 pub mod external;

@@ -1,0 +1,4 @@
+//! Certificates: what is equal to what, over which cases, with what power, in a form that anyone can check.
+
+pub mod certificate;
+pub mod statement;

@@ -1,0 +1,78 @@
+//! A certificate as others read it: an in-toto Statement (v1) whose predicate is the public test-result one, with what this crate has to
+//! say under `lastbit`. Readers of that predicate skip fields that they do not know (in-toto attestation, "Parsing rules").
+
+use super::certificate::Certificate;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `_type` of the statement.
+pub const STATEMENT: &str = "https://in-toto.io/Statement/v1";
+
+/// `predicateType`: the in-toto test-result predicate, version 0.1.
+pub const PREDICATE: &str = "https://in-toto.io/attestation/test-result/v0.1";
+
+/// Something with a digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resource {
+    /// What it is called.
+    pub name: String,
+    /// Digests in lower-case hex, by algorithm; here always `sha256`.
+    pub digest: BTreeMap<String, String>,
+}
+
+impl Resource {
+    /// With a SHA-256.
+    pub fn new(name: impl Into<String>, sha256: impl Into<String>) -> Self {
+        Resource { name: name.into(), digest: BTreeMap::from([("sha256".to_owned(), sha256.into())]) }
+    }
+
+    /// Its SHA-256; empty where it has none.
+    pub fn sha256(&self) -> &str {
+        self.digest.get("sha256").map_or("", String::as_str)
+    }
+}
+
+/// An in-toto Statement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// [`STATEMENT`].
+    #[serde(rename = "_type")]
+    pub kind: String,
+    /// The kernels: `train` and `infer`.
+    pub subject: Vec<Resource>,
+    /// [`PREDICATE`].
+    #[serde(rename = "predicateType")]
+    pub predicate_type: String,
+    /// What is said of them.
+    pub predicate: Predicate,
+}
+
+/// The test-result predicate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Predicate {
+    /// `PASSED` with every claim PASS, `FAILED` with one FAIL that is not waived, else `WARNED`.
+    pub result: Outcome,
+    /// The battery, and the contract of each kernel: semantics, numerics and deployment.
+    pub configuration: Vec<Resource>,
+    /// Claims with PASS.
+    pub passed_tests: Vec<String>,
+    /// Claims that are UNVERIFIABLE, or FAIL and waived.
+    pub warned_tests: Vec<String>,
+    /// Claims with FAIL that are not waived.
+    pub failed_tests: Vec<String>,
+    /// The rest.
+    pub lastbit: Certificate,
+}
+
+/// The result of a test-result predicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[allow(missing_docs)] // the predicate's own words
+pub enum Outcome {
+    Passed,
+    Warned,
+    Failed,
+}
