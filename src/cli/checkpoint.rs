@@ -1,7 +1,7 @@
 //! How far a run is, as text: enough to go on as if it had never stopped.
 
 use super::job::{Configuration, Job};
-use crate::finding::{Accuracy, Kind};
+use crate::finding::{Accuracy, ERROR_BINS, Kind};
 use crate::input_error::InputError;
 use crate::lab::{Length, Sensitivity, Statistics};
 use crate::number::Dtype;
@@ -137,7 +137,7 @@ fn print_statistics(statistics: &Statistics) -> Value {
         accuracy,
         reach,
     } = statistics;
-    let Accuracy { judged, correctly_rounded, above, below, unbounded, out_of_range, worst } = accuracy;
+    let Accuracy { judged, correctly_rounded, above, below, unbounded, out_of_range, worst, errors } = accuracy;
     let kinds: Map<String, Value> = kinds.iter().map(|(kind, count)| (kind.name().to_owned(), (*count).into())).collect();
     let reach: Map<String, Value> =
         PlanFeature::ALL.into_iter().map(|it| (it.name().to_owned(), it.count(reach).into())).collect();
@@ -173,6 +173,7 @@ fn print_statistics(statistics: &Statistics) -> Value {
             "out_of_range": out_of_range,
             // As its pattern: JSON has no infinity.
             "worst_bits": worst.to_bits(),
+            "errors": errors,
         },
         "reach": reach,
     })
@@ -203,6 +204,9 @@ fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputError> {
     if worst.is_nan() {
         return Err(accuracy.wrong("worst_bits", "is NaN".into()));
     }
+    let errors = accuracy.get("errors")?.as_array().and_then(|bins| bins.iter().map(count).collect::<Option<Vec<_>>>());
+    let errors = errors.and_then(|bins| <[u64; ERROR_BINS]>::try_from(bins).ok());
+    let errors = errors.ok_or_else(|| accuracy.wrong("errors", format!("is no list of {ERROR_BINS} counts")))?;
     Ok(Statistics {
         cases: fields.count("cases")?,
         matches: fields.count("matches")?,
@@ -230,6 +234,7 @@ fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputError> {
             unbounded: accuracy.count("unbounded")?,
             out_of_range: accuracy.count("out_of_range")?,
             worst,
+            errors,
         },
         reach,
     })
@@ -309,6 +314,7 @@ mod tests {
             unbounded: 24,
             out_of_range: 25,
             worst: 0.1 + 0.2,
+            errors: std::array::from_fn(|n| 100 + n as u64),
         };
         let mut reach = ReachCounts::default();
         PlanFeature::ALL.into_iter().zip(30..).for_each(|(feature, cases)| reach.set(feature as usize, cases));

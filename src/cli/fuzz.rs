@@ -220,14 +220,14 @@ impl Run {
         let again =
             |(index, signature): &(u64, String)| Found::again(&folder, &attention, job.seed, *index, signature, &mut scratch);
         let mut found = state.found.iter().map(again).collect::<Result<Vec<_>, _>>()?;
-        if !folder.take_back(state.statistics.cases, verdict_bytes)? {
+        if !folder.take_back(state.statistics.cases.checked_sub(1), verdict_bytes)? {
             complain(&format!(
                 "{}: the verdicts of the first {} cases are not all there; all cases are run again",
                 folder.path().display(),
                 state.statistics.cases
             ));
             (state, found) = Default::default();
-            folder.take_back(0, 0)?;
+            folder.take_back(None, 0)?;
         }
         let State { statistics, seconds, .. } = state;
         note(&format!("resuming at case {}, after {seconds:.0} s", statistics.cases));

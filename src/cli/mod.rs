@@ -1,5 +1,6 @@
 //! The command line. Results go to stdout, progress and errors to stderr.
 
+mod certify;
 mod checkpoint;
 mod explain;
 mod found;
@@ -8,7 +9,6 @@ mod fuzz;
 mod invariance;
 mod job;
 mod kept_case;
-mod kernel_fields;
 mod kernels;
 mod out_folder;
 mod power;
@@ -19,6 +19,7 @@ mod replay;
 mod reveal;
 mod run_summary;
 mod serve;
+mod shard;
 mod show;
 mod shrink;
 mod until;
@@ -71,6 +72,8 @@ struct Arguments {
 enum Command {
     /// Generate cases, run both paths and the oracle, and shrink what differs
     Fuzz(fuzz::Options),
+    /// Run a battery of claims and write a certificate: what is equal to what, over which cases, and whether it could have failed
+    Certify(certify::Options),
     /// Run kept cases and print the verdict
     Replay(replay::Options),
     /// Run kept cases and print why they differ: the first step that does, how the difference grows, the cause
@@ -106,6 +109,7 @@ pub fn main() -> u8 {
     let consent = Consent { trust: arguments.trust, accept_changed: arguments.accept_changed };
     let result = std::panic::catch_unwind(|| match arguments.command {
         Command::Fuzz(options) => fuzz::run(&options, consent),
+        Command::Certify(options) => certify::run(&options, consent),
         Command::Replay(options) => replay::run(&options, consent),
         Command::Explain(options) => explain::run(&options, consent),
         Command::Shrink(options) => shrink::run(&options, consent),
