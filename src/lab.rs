@@ -66,10 +66,20 @@ struct Queue<T> {
 }
 
 /// Runs a campaign. `each` sees every case in index order, on the calling thread.
-pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Done<S::Trial>) -> Flow) {
+pub fn run<S: Subject>(subject: &S, campaign: Campaign, each: impl FnMut(Done<S::Trial>) -> Flow) {
+    run_every(subject, campaign, 1, each);
+}
+
+/// Runs every `step`-th case of a campaign, from its first on: a part of one that other machines share. `each` sees them in index order, on
+/// the calling thread.
+///
+/// # Panics
+/// With a step of 0.
+pub fn run_every<S: Subject>(subject: &S, campaign: Campaign, step: u64, mut each: impl FnMut(Done<S::Trial>) -> Flow) {
+    assert!(step > 0, "a step of 0 stays at one case");
     let started = Instant::now();
     let jobs = campaign.jobs.max(1);
-    let window = WINDOW_PER_JOB * jobs as u64;
+    let window = WINDOW_PER_JOB * jobs as u64 * step;
     let first = campaign.first;
     let queue = Mutex::new(Queue { next: first, written: first, stopped: false, finished: BTreeMap::new(), running: jobs });
     let (work, results) = (Condvar::new(), Condvar::new());
@@ -98,8 +108,8 @@ pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Don
                 if queue.stopped || over(queue.next) {
                     return;
                 }
-                queue.next += 1;
-                queue.next - 1
+                queue.next += step;
+                queue.next - step
             };
             let named = NameOnPanic { seed: campaign.seed, index };
             let trial = subject.draw(campaign.seed, index);
@@ -129,7 +139,7 @@ pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Don
                 loop {
                     let next = queue.written;
                     if let Some(done) = queue.finished.remove(&next) {
-                        queue.written += 1;
+                        queue.written += step;
                         break done;
                     }
                     if queue.running == 0 {
@@ -234,52 +244,53 @@ pub struct Statistics {
 }
 
 /// Counts a reason: the first [`SKIP_REASONS`] by name.
-fn count(reasons: &mut BTreeMap<String, u64>, reason: &str) {
+fn count(reasons: &mut BTreeMap<String, u64>, reason: &str, times: u64) {
     let full = reasons.len() >= SKIP_REASONS && !reasons.contains_key(reason);
     let reason = if full { OTHER_REASONS } else { reason };
-    *reasons.entry(reason.to_owned()).or_default() += 1;
+    *reasons.entry(reason.to_owned()).or_default() += times;
 }
 
 impl Statistics {
     /// Counts a case whose output has the given format and whose longest sequence has `kv` positions.
     pub fn add(&mut self, verdict: &Verdict, out_dtype: Dtype, kv: u32) {
-        self.cases += 1;
-        self.longest_kv = self.longest_kv.max(kv);
-        self.elements += verdict.compared;
-        self.escalations += verdict.escalations;
-        self.relations += verdict.relations;
-        self.set_aside += verdict.set_aside;
-        verdict.left_out.iter().for_each(|reason| count(&mut self.left_out, reason));
-        verdict.relations_left_out.iter().for_each(|reason| count(&mut self.relations_left_out, reason));
-        self.accuracy.add(&verdict.accuracy);
-        self.reach.add(verdict.reach);
-        let outcome = if verdict.is_match() {
-            &mut self.matches
-        } else if verdict.findings.is_empty() {
-            &mut self.empty
-        } else if verdict.failure().is_some() {
-            &mut self.failed
-        } else if verdict.findings.iter().any(|finding| finding.kind() == Kind::Skipped) {
-            &mut self.skipped
-        } else {
-            &mut self.undecided
+        self.join(&Statistics::of_case(verdict, out_dtype, kv));
+    }
+
+    /// What one case adds to the statistics of a campaign.
+    pub fn of_case(verdict: &Verdict, out_dtype: Dtype, kv: u32) -> Statistics {
+        let mut it = Statistics {
+            cases: 1,
+            longest_kv: kv,
+            elements: verdict.compared,
+            escalations: verdict.escalations,
+            relations: verdict.relations,
+            set_aside: verdict.set_aside,
+            accuracy: verdict.accuracy,
+            ..Statistics::default()
         };
-        *outcome += 1;
+        verdict.left_out.iter().for_each(|reason| count(&mut it.left_out, reason, 1));
+        verdict.relations_left_out.iter().for_each(|reason| count(&mut it.relations_left_out, reason, 1));
+        it.reach.add(verdict.reach);
+        let outcome = if verdict.is_match() {
+            &mut it.matches
+        } else if verdict.findings.is_empty() {
+            &mut it.empty
+        } else if verdict.failure().is_some() {
+            &mut it.failed
+        } else if verdict.findings.iter().any(|finding| finding.kind() == Kind::Skipped) {
+            &mut it.skipped
+        } else {
+            &mut it.undecided
+        };
+        *outcome = 1;
         if let Some(sensitive) = verdict.order_sensitive {
-            let entry = self.sensitivity.entry(out_dtype).or_default();
-            entry.capable += 1;
-            entry.sensitive += u64::from(sensitive);
-        }
-        let mut kinds: Vec<Kind> = verdict.findings.iter().map(|finding| finding.kind()).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        for kind in kinds {
-            *self.kinds.entry(kind).or_default() += 1;
+            it.sensitivity.insert(out_dtype, Sensitivity { capable: 1, sensitive: u64::from(sensitive) });
         }
         let mut seen = Vec::new();
         for finding in &verdict.findings {
+            it.kinds.insert(finding.kind(), 1);
             if let Finding::Mismatch(difference) = finding {
-                self.differing += difference.differing;
+                it.differing += difference.differing;
             }
             let signature = finding.signature();
             if seen.contains(&signature) {
@@ -287,11 +298,47 @@ impl Statistics {
             }
             seen.push(signature.clone());
             match finding.kind() {
-                Kind::Skipped => count(&mut self.skips, &signature["skipped ".len()..]),
-                kind if kind.is_failure() => *self.signatures.entry(signature).or_default() += 1,
+                Kind::Skipped => count(&mut it.skips, &signature["skipped ".len()..], 1),
+                kind if kind.is_failure() => *it.signatures.entry(signature).or_default() += 1,
                 _ => {}
             }
         }
+        it
+    }
+
+    /// Adds what later cases have shown.
+    ///
+    /// Joining the [cases](Statistics::of_case) of a campaign one by one, in index order, gives its statistics, whoever ran them. Larger parts
+    /// give the same too, except where there are more than [`SKIP_REASONS`] reasons: which of them are told apart is decided case by case.
+    pub fn join(&mut self, later: &Statistics) {
+        self.cases += later.cases;
+        self.matches += later.matches;
+        self.failed += later.failed;
+        self.skipped += later.skipped;
+        self.undecided += later.undecided;
+        self.empty += later.empty;
+        for (&kind, count) in &later.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+        later.skips.iter().for_each(|(reason, times)| count(&mut self.skips, reason, *times));
+        for (signature, count) in &later.signatures {
+            *self.signatures.entry(signature.clone()).or_default() += count;
+        }
+        self.elements += later.elements;
+        self.differing += later.differing;
+        for (&dtype, it) in &later.sensitivity {
+            let entry = self.sensitivity.entry(dtype).or_default();
+            entry.capable += it.capable;
+            entry.sensitive += it.sensitive;
+        }
+        self.escalations += later.escalations;
+        self.relations += later.relations;
+        later.left_out.iter().for_each(|(reason, times)| count(&mut self.left_out, reason, *times));
+        later.relations_left_out.iter().for_each(|(reason, times)| count(&mut self.relations_left_out, reason, *times));
+        self.set_aside += later.set_aside;
+        self.longest_kv = self.longest_kv.max(later.longest_kv);
+        self.accuracy.add(&later.accuracy);
+        self.reach.join(&later.reach);
     }
 
     /// Cases with a finding of this kind.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Verdicts, one JSON object a line, in index order, without times. Locked by the run that writes it.
-const VERDICTS: &str = "verdicts.jsonl";
+pub(super) const VERDICTS: &str = "verdicts.jsonl";
 
 /// How far the run is, see [`super::checkpoint`].
 pub(super) const CHECKPOINT: &str = "checkpoint.json";
@@ -101,7 +101,7 @@ fn there(path: &Path) -> There {
 ///
 /// # Errors
 /// Another run holds it.
-fn lock(verdicts: &File, path: &Path) -> Result<(), Failure> {
+pub(super) fn lock(verdicts: &File, path: &Path) -> Result<(), Failure> {
     match verdicts.try_lock() {
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         Err(TryLockError::WouldBlock) => {
@@ -180,11 +180,11 @@ impl OutFolder {
         Ok(Some((folder, checkpoint)))
     }
 
-    /// Takes a reopened folder back to its first `cases` cases, whose lines have so many `bytes`: later lines, the last summary and
-    /// unfinished files go. False, with nothing changed, when the verdict file does not have these lines.
-    pub(super) fn take_back(&mut self, cases: u64, bytes: u64) -> Result<bool, Failure> {
+    /// Takes a reopened folder back to the line of case `last`, with which its first `bytes` end; to none where that is `None`: later lines,
+    /// the last summary and unfinished files go. False, with nothing changed, when the verdict file does not have these lines.
+    pub(super) fn take_back(&mut self, last: Option<u64>, bytes: u64) -> Result<bool, Failure> {
         let file = self.path.join(VERDICTS);
-        if !self.ends(cases, bytes).map_err(|error| failed("cannot read", &file, &error))? {
+        if !self.ends(last, bytes).map_err(|error| failed("cannot read", &file, &error))? {
             return Ok(false);
         }
         let cut = self.verdicts.set_len(bytes).and_then(|()| self.verdicts.seek(SeekFrom::Start(bytes)));
@@ -213,12 +213,12 @@ impl OutFolder {
         }
     }
 
-    /// Whether the first `bytes` of the verdict file end with the line of the last of so many cases.
-    fn ends(&mut self, cases: u64, bytes: u64) -> std::io::Result<bool> {
-        if self.verdicts.metadata()?.len() < bytes || (cases == 0) != (bytes == 0) {
+    /// Whether the first `bytes` of the verdict file end with the line of case `last`.
+    fn ends(&mut self, last: Option<u64>, bytes: u64) -> std::io::Result<bool> {
+        if self.verdicts.metadata()?.len() < bytes || last.is_none() != (bytes == 0) {
             return Ok(false);
         }
-        let Some(last) = cases.checked_sub(1) else { return Ok(true) };
+        let Some(last) = last else { return Ok(true) };
         // The line may be longer than this; then only its end is looked at.
         let mut tail = vec![0; bytes.min(1 << 16) as usize];
         self.verdicts.seek(SeekFrom::Start(bytes - tail.len() as u64))?;
@@ -339,7 +339,7 @@ fn rotate(path: &Path) -> Result<(), Failure> {
 }
 
 /// The text of a plain file of some size: anything may stand in a folder that a run left, and a pipe would be waited for.
-fn read_plain(path: &Path) -> std::io::Result<String> {
+pub(super) fn read_plain(path: &Path) -> std::io::Result<String> {
     let wrong = |reason: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, reason);
     // Before it is opened, since that waits.
     if !fs::metadata(path)?.is_file() {
