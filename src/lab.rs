@@ -2,10 +2,11 @@
 
 use crate::finding::{Accuracy, Finding, Kind, Verdict};
 use crate::number::Dtype;
+pub use crate::ordered::Flow;
+use crate::ordered::ordered;
 use crate::reach::ReachCounts;
 use crate::subject::Subject;
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The one check that tests, fuzz targets, the CLI, the shrinker and certification all make.
@@ -45,105 +46,33 @@ pub struct Done<T> {
     pub verdict: Verdict,
 }
 
-/// Whether the campaign goes on after a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// On.
-    Continue,
-    /// Stop here: later cases, even finished ones, are dropped.
-    Stop,
-}
-
-/// Finished cases that may wait for an earlier one, for each thread: bounds the memory of the reorder buffer.
-const WINDOW_PER_JOB: u64 = 64;
-
-struct Queue<T> {
-    next: u64,
-    written: u64,
-    stopped: bool,
-    finished: BTreeMap<u64, Done<T>>,
-    running: usize,
-}
-
 /// Runs a campaign. `each` sees every case in index order, on the calling thread.
-pub fn run<S: Subject>(subject: &S, campaign: Campaign, mut each: impl FnMut(Done<S::Trial>) -> Flow) {
+pub fn run<S: Subject>(subject: &S, campaign: Campaign, each: impl FnMut(Done<S::Trial>) -> Flow) {
+    run_every(subject, campaign, 1, each);
+}
+
+/// Runs every `step`-th case of a campaign, from its first on: a part of one that other machines share. `each` sees them in index order, on
+/// the calling thread.
+///
+/// # Panics
+/// With a step of 0.
+pub fn run_every<S: Subject>(subject: &S, campaign: Campaign, step: u64, mut each: impl FnMut(Done<S::Trial>) -> Flow) {
+    assert!(step > 0, "a step of 0 stays at one case");
     let started = Instant::now();
-    let jobs = campaign.jobs.max(1);
-    let window = WINDOW_PER_JOB * jobs as u64;
-    let first = campaign.first;
-    let queue = Mutex::new(Queue { next: first, written: first, stopped: false, finished: BTreeMap::new(), running: jobs });
-    let (work, results) = (Condvar::new(), Condvar::new());
-    // A worker that panics has poisoned nothing that is half-changed: the queue is only held between statements that finish.
-    let lock = || -> MutexGuard<'_, Queue<S::Trial>> { queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) };
-    let over = |next: u64| match campaign.length {
-        Length::Cases(count) => next >= count,
+    let index = |n: u64| campaign.first + n * step;
+    let over = |n: u64| match campaign.length {
+        Length::Cases(count) => index(n) >= count,
         Length::Time(limit) => started.elapsed() >= limit,
     };
-    let worker = || {
-        let _leave = Leave(|| {
-            let mut queue = lock();
-            queue.running -= 1;
-            // A panicking worker never finishes its case: let the others go, so that the panic surfaces.
-            queue.stopped |= std::thread::panicking();
-            work.notify_all();
-            results.notify_all();
-        });
-        let mut scratch = subject.scratch();
-        loop {
-            let index = {
-                let mut queue = lock();
-                while !queue.stopped && queue.next >= queue.written + window {
-                    queue = work.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
-                }
-                if queue.stopped || over(queue.next) {
-                    return;
-                }
-                queue.next += 1;
-                queue.next - 1
-            };
-            let named = NameOnPanic { seed: campaign.seed, index };
-            let trial = subject.draw(campaign.seed, index);
-            let verdict = check_one(subject, &trial, &mut scratch);
-            std::mem::forget(named);
-            lock().finished.insert(index, Done { index, trial, verdict });
-            results.notify_all();
-        }
+    let check = |n: u64, scratch: &mut S::Scratch| {
+        let index = index(n);
+        let named = NameOnPanic { seed: campaign.seed, index };
+        let trial = subject.draw(campaign.seed, index);
+        let verdict = check_one(subject, &trial, scratch);
+        std::mem::forget(named);
+        Done { index, trial, verdict }
     };
-    std::thread::scope(|scope| {
-        // However this thread leaves (`each` may panic), the workers must not wait for it.
-        let _stop = Leave(|| {
-            lock().stopped = true;
-            work.notify_all();
-        });
-        for n in 0..jobs {
-            // Fewer threads than asked for give the same verdicts, later; none at all is a fault.
-            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, worker) {
-                assert!(n > 0, "no thread can be started: {error}");
-                lock().running -= jobs - n;
-                break;
-            }
-        }
-        loop {
-            let done = {
-                let mut queue = lock();
-                loop {
-                    let next = queue.written;
-                    if let Some(done) = queue.finished.remove(&next) {
-                        queue.written += 1;
-                        break done;
-                    }
-                    if queue.running == 0 {
-                        return;
-                    }
-                    queue = results.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
-                }
-            };
-            work.notify_all();
-            if each(done) == Flow::Stop {
-                return;
-            }
-        }
-    });
+    ordered(campaign.jobs, over, || subject.scratch(), check, |_, done| each(done));
 }
 
 /// Says on which case a worker panicked: a fault of the harness that must be repeatable.
@@ -158,15 +87,6 @@ impl Drop for NameOnPanic {
         // A stderr that takes nothing must not turn the panic into an abort.
         let message = format!("lastbit: the fault above came with case {} of seed {}\n", self.index, self.seed);
         let _ = std::io::stderr().write_all(message.as_bytes());
-    }
-}
-
-/// Runs a closure when dropped, so that a thread counts as gone however it leaves.
-struct Leave<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for Leave<F> {
-    fn drop(&mut self) {
-        (self.0)();
     }
 }
 
@@ -234,52 +154,53 @@ pub struct Statistics {
 }
 
 /// Counts a reason: the first [`SKIP_REASONS`] by name.
-fn count(reasons: &mut BTreeMap<String, u64>, reason: &str) {
+fn count(reasons: &mut BTreeMap<String, u64>, reason: &str, times: u64) {
     let full = reasons.len() >= SKIP_REASONS && !reasons.contains_key(reason);
     let reason = if full { OTHER_REASONS } else { reason };
-    *reasons.entry(reason.to_owned()).or_default() += 1;
+    *reasons.entry(reason.to_owned()).or_default() += times;
 }
 
 impl Statistics {
     /// Counts a case whose output has the given format and whose longest sequence has `kv` positions.
     pub fn add(&mut self, verdict: &Verdict, out_dtype: Dtype, kv: u32) {
-        self.cases += 1;
-        self.longest_kv = self.longest_kv.max(kv);
-        self.elements += verdict.compared;
-        self.escalations += verdict.escalations;
-        self.relations += verdict.relations;
-        self.set_aside += verdict.set_aside;
-        verdict.left_out.iter().for_each(|reason| count(&mut self.left_out, reason));
-        verdict.relations_left_out.iter().for_each(|reason| count(&mut self.relations_left_out, reason));
-        self.accuracy.add(&verdict.accuracy);
-        self.reach.add(verdict.reach);
-        let outcome = if verdict.is_match() {
-            &mut self.matches
-        } else if verdict.findings.is_empty() {
-            &mut self.empty
-        } else if verdict.failure().is_some() {
-            &mut self.failed
-        } else if verdict.findings.iter().any(|finding| finding.kind() == Kind::Skipped) {
-            &mut self.skipped
-        } else {
-            &mut self.undecided
+        self.join(&Statistics::of_case(verdict, out_dtype, kv));
+    }
+
+    /// What one case adds to the statistics of a campaign.
+    pub fn of_case(verdict: &Verdict, out_dtype: Dtype, kv: u32) -> Statistics {
+        let mut it = Statistics {
+            cases: 1,
+            longest_kv: kv,
+            elements: verdict.compared,
+            escalations: verdict.escalations,
+            relations: verdict.relations,
+            set_aside: verdict.set_aside,
+            accuracy: verdict.accuracy,
+            ..Statistics::default()
         };
-        *outcome += 1;
+        verdict.left_out.iter().for_each(|reason| count(&mut it.left_out, reason, 1));
+        verdict.relations_left_out.iter().for_each(|reason| count(&mut it.relations_left_out, reason, 1));
+        it.reach.add(verdict.reach);
+        let outcome = if verdict.is_match() {
+            &mut it.matches
+        } else if verdict.findings.is_empty() {
+            &mut it.empty
+        } else if verdict.failure().is_some() {
+            &mut it.failed
+        } else if verdict.findings.iter().any(|finding| finding.kind() == Kind::Skipped) {
+            &mut it.skipped
+        } else {
+            &mut it.undecided
+        };
+        *outcome = 1;
         if let Some(sensitive) = verdict.order_sensitive {
-            let entry = self.sensitivity.entry(out_dtype).or_default();
-            entry.capable += 1;
-            entry.sensitive += u64::from(sensitive);
-        }
-        let mut kinds: Vec<Kind> = verdict.findings.iter().map(|finding| finding.kind()).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        for kind in kinds {
-            *self.kinds.entry(kind).or_default() += 1;
+            it.sensitivity.insert(out_dtype, Sensitivity { capable: 1, sensitive: u64::from(sensitive) });
         }
         let mut seen = Vec::new();
         for finding in &verdict.findings {
+            it.kinds.insert(finding.kind(), 1);
             if let Finding::Mismatch(difference) = finding {
-                self.differing += difference.differing;
+                it.differing += difference.differing;
             }
             let signature = finding.signature();
             if seen.contains(&signature) {
@@ -287,11 +208,47 @@ impl Statistics {
             }
             seen.push(signature.clone());
             match finding.kind() {
-                Kind::Skipped => count(&mut self.skips, &signature["skipped ".len()..]),
-                kind if kind.is_failure() => *self.signatures.entry(signature).or_default() += 1,
+                Kind::Skipped => count(&mut it.skips, &signature["skipped ".len()..], 1),
+                kind if kind.is_failure() => *it.signatures.entry(signature).or_default() += 1,
                 _ => {}
             }
         }
+        it
+    }
+
+    /// Adds what later cases have shown.
+    ///
+    /// Joining the [cases](Statistics::of_case) of a campaign one by one, in index order, gives its statistics, whoever ran them. Larger parts
+    /// give the same too, except where there are more than [`SKIP_REASONS`] reasons: which of them are told apart is decided case by case.
+    pub fn join(&mut self, later: &Statistics) {
+        self.cases += later.cases;
+        self.matches += later.matches;
+        self.failed += later.failed;
+        self.skipped += later.skipped;
+        self.undecided += later.undecided;
+        self.empty += later.empty;
+        for (&kind, count) in &later.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+        later.skips.iter().for_each(|(reason, times)| count(&mut self.skips, reason, *times));
+        for (signature, count) in &later.signatures {
+            *self.signatures.entry(signature.clone()).or_default() += count;
+        }
+        self.elements += later.elements;
+        self.differing += later.differing;
+        for (&dtype, it) in &later.sensitivity {
+            let entry = self.sensitivity.entry(dtype).or_default();
+            entry.capable += it.capable;
+            entry.sensitive += it.sensitive;
+        }
+        self.escalations += later.escalations;
+        self.relations += later.relations;
+        later.left_out.iter().for_each(|(reason, times)| count(&mut self.left_out, reason, *times));
+        later.relations_left_out.iter().for_each(|(reason, times)| count(&mut self.relations_left_out, reason, *times));
+        self.set_aside += later.set_aside;
+        self.longest_kv = self.longest_kv.max(later.longest_kv);
+        self.accuracy.add(&later.accuracy);
+        self.reach.join(&later.reach);
     }
 
     /// Cases with a finding of this kind.

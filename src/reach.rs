@@ -50,6 +50,11 @@ impl ReachCounts {
         }
     }
 
+    /// Adds what other cases took.
+    pub fn join(&mut self, other: &ReachCounts) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+
     /// Cases that took a way.
     pub fn of(&self, way: usize) -> u64 {
         self.0.get(way).copied().unwrap_or(0)

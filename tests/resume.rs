@@ -5,50 +5,11 @@
 
 mod binary;
 
-use binary::{Folder, code, last_json, stderr, stdout};
+use binary::{Folder, assert_same, code, files, last_json, stderr, stdout};
 use lastbit::source::mix;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// Every file of a run: path in its folder, bytes. Times are taken out, and must be there.
-fn files(out: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(out.join(&folder)).expect("a folder") {
-            let entry = entry.expect("an entry");
-            let name = folder.join(entry.file_name());
-            if entry.file_type().expect("a type").is_dir() {
-                folders.push(name);
-                continue;
-            }
-            let mut bytes = std::fs::read(entry.path()).expect("a file");
-            let times: &[&str] = match name.to_str() {
-                Some("summary.json") => &["seconds", "cases_per_second"],
-                Some("checkpoint.json") => &["seconds"],
-                _ => &[],
-            };
-            if !times.is_empty() {
-                let mut value: Value = serde_json::from_slice(&bytes).expect("JSON");
-                for time in times {
-                    value.as_object_mut().expect("an object").remove(*time).expect("a time");
-                }
-                bytes = format!("{value:#}").into_bytes();
-            }
-            files.insert(name.display().to_string(), bytes);
-        }
-    }
-    files
-}
-
-/// The same files with the same bytes, and a message that can be read when not.
-fn assert_same(one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>, what: &str) {
-    assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>(), "{what}");
-    for (name, bytes) in one {
-        assert!(bytes == &other[name], "{what}: {name} differs");
-    }
-}
 
 fn checkpoint(out: &Path) -> Value {
     let text = std::fs::read_to_string(out.join("checkpoint.json")).expect("a checkpoint");

@@ -1,22 +1,15 @@
 //! How far a run is, as text: enough to go on as if it had never stopped.
 
 use super::job::{Configuration, Job};
-use crate::finding::{Accuracy, ERROR_BINS, Kind};
+use super::json_fields::Fields;
+use super::statistics_text::{parse_statistics, print_statistics};
 use crate::input_error::InputError;
-use crate::lab::{Length, Sensitivity, Statistics};
-use crate::number::Dtype;
-use crate::reach::ReachCounts;
-use crate::subject::attention::reach::PlanFeature;
+use crate::lab::{Length, Statistics};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// Of the file.
 const FORMAT: u64 = 1;
-
-/// Largest count that is read: a run that goes on adds to it.
-const COUNT_MAX: u64 = 1 << 63;
 
 /// A run between two cases.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +68,7 @@ impl Checkpoint {
     pub(super) fn parse(text: &str, file: &str) -> Result<Checkpoint, InputError> {
         let value: Value =
             serde_json::from_str(text).map_err(|error| InputError::new(file, format!("is no checkpoint: {error}")))?;
-        let top = Fields { file, path: String::new(), value: &value };
+        let top = Fields::top(file, &value);
         let format: u64 = top.number("format")?;
         if format != FORMAT {
             return Err(top.wrong("format", format!("is {format}; this lastbit reads {FORMAT}")));
@@ -95,12 +88,13 @@ impl Checkpoint {
             pins: settings.word("pins")?,
             data: asked.maybe("data").map(|_| asked.text("data")).transpose()?.map(Into::into),
             keep_going: settings.word("keep_going")?,
+            shard: settings.maybe("shard").map(|_| settings.word("shard")).transpose()?,
             length,
         };
         let seconds = top.get("seconds")?.as_f64().filter(|&seconds| Duration::try_from_secs_f64(seconds).is_ok());
         let found = top.get("found")?.as_array().ok_or_else(|| top.wrong("found", "is no list".into()))?;
         let found = found.iter().map(|entry| {
-            let entry = Fields { file, path: "found.".into(), value: entry };
+            let entry = Fields::at(file, "found.", entry);
             Ok((entry.number("case")?, entry.text("finding")?.to_owned()))
         });
         let state = State {
@@ -110,191 +104,6 @@ impl Checkpoint {
         };
         let configuration = Configuration(configuration);
         Ok(Checkpoint { job, configuration, verdict_bytes: top.number("verdict_bytes")?, state })
-    }
-}
-
-fn print_statistics(statistics: &Statistics) -> Value {
-    // Every field by name: one that is added must be written here, or this does not compile.
-    let Statistics {
-        cases,
-        matches,
-        failed,
-        skipped,
-        undecided,
-        empty,
-        kinds,
-        skips,
-        signatures,
-        elements,
-        differing,
-        sensitivity,
-        escalations,
-        relations,
-        left_out,
-        relations_left_out,
-        set_aside,
-        longest_kv,
-        accuracy,
-        reach,
-    } = statistics;
-    let Accuracy { judged, correctly_rounded, above, below, unbounded, out_of_range, worst, errors } = accuracy;
-    let kinds: Map<String, Value> = kinds.iter().map(|(kind, count)| (kind.name().to_owned(), (*count).into())).collect();
-    let reach: Map<String, Value> =
-        PlanFeature::ALL.into_iter().map(|it| (it.name().to_owned(), it.count(reach).into())).collect();
-    let sensitivity: Map<String, Value> = sensitivity
-        .iter()
-        .map(|(dtype, Sensitivity { capable, sensitive })| (dtype.name().to_owned(), json!([capable, sensitive])))
-        .collect();
-    json!({
-        "cases": cases,
-        "matches": matches,
-        "failed": failed,
-        "skipped": skipped,
-        "undecided": undecided,
-        "empty": empty,
-        "kinds": kinds,
-        "skips": skips,
-        "signatures": signatures,
-        "elements": elements,
-        "differing": differing,
-        "sensitivity": sensitivity,
-        "escalations": escalations,
-        "relations": relations,
-        "left_out": left_out,
-        "relations_left_out": relations_left_out,
-        "set_aside": set_aside,
-        "longest_kv": longest_kv,
-        "accuracy": {
-            "judged": judged,
-            "correctly_rounded": correctly_rounded,
-            "above": above,
-            "below": below,
-            "unbounded": unbounded,
-            "out_of_range": out_of_range,
-            // As its pattern: JSON has no infinity.
-            "worst_bits": worst.to_bits(),
-            "errors": errors,
-        },
-        "reach": reach,
-    })
-}
-
-fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputError> {
-    let counts = |name: &str| -> Result<BTreeMap<String, u64>, InputError> {
-        Ok(fields.under(name)?.map(name, count)?.into_iter().collect())
-    };
-    let kinds = counts("kinds")?.into_iter().map(|(name, count)| {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-        kind.map(|kind| (kind, count)).ok_or_else(|| fields.wrong("kinds", format!("`{name}` is none")))
-    });
-    let pair = |value: &Value| match value.as_array()?.as_slice() {
-        [capable, sensitive] => Some(Sensitivity { capable: count(capable)?, sensitive: count(sensitive)? }),
-        _ => None,
-    };
-    let sensitivity = fields.under("sensitivity")?.map("sensitivity", pair)?.into_iter().map(|(name, it)| {
-        name.parse::<Dtype>().map(|dtype| (dtype, it)).map_err(|reason| fields.wrong("sensitivity", reason.to_string()))
-    });
-    let reached = fields.under("reach")?;
-    let mut reach = ReachCounts::default();
-    for feature in PlanFeature::ALL {
-        reach.set(feature as usize, reached.count(feature.name())?);
-    }
-    let accuracy = fields.under("accuracy")?;
-    let worst = f64::from_bits(accuracy.number("worst_bits")?);
-    if worst.is_nan() {
-        return Err(accuracy.wrong("worst_bits", "is NaN".into()));
-    }
-    let errors = accuracy.get("errors")?.as_array().and_then(|bins| bins.iter().map(count).collect::<Option<Vec<_>>>());
-    let errors = errors.and_then(|bins| <[u64; ERROR_BINS]>::try_from(bins).ok());
-    let errors = errors.ok_or_else(|| accuracy.wrong("errors", format!("is no list of {ERROR_BINS} counts")))?;
-    Ok(Statistics {
-        cases: fields.count("cases")?,
-        matches: fields.count("matches")?,
-        failed: fields.count("failed")?,
-        skipped: fields.count("skipped")?,
-        undecided: fields.count("undecided")?,
-        empty: fields.count("empty")?,
-        kinds: kinds.collect::<Result<_, _>>()?,
-        skips: counts("skips")?,
-        signatures: counts("signatures")?,
-        elements: fields.count("elements")?,
-        differing: fields.count("differing")?,
-        sensitivity: sensitivity.collect::<Result<_, _>>()?,
-        escalations: fields.count("escalations")?,
-        relations: fields.count("relations")?,
-        left_out: counts("left_out")?,
-        relations_left_out: counts("relations_left_out")?,
-        set_aside: fields.count("set_aside")?,
-        longest_kv: fields.number("longest_kv")?,
-        accuracy: Accuracy {
-            judged: accuracy.count("judged")?,
-            correctly_rounded: accuracy.count("correctly_rounded")?,
-            above: accuracy.count("above")?,
-            below: accuracy.count("below")?,
-            unbounded: accuracy.count("unbounded")?,
-            out_of_range: accuracy.count("out_of_range")?,
-            worst,
-            errors,
-        },
-        reach,
-    })
-}
-
-/// A number of things that were counted.
-fn count(value: &Value) -> Option<u64> {
-    value.as_u64().filter(|&count| count <= COUNT_MAX)
-}
-
-/// An object of the file, and where it stands.
-struct Fields<'a> {
-    file: &'a str,
-    path: String,
-    value: &'a Value,
-}
-
-impl<'a> Fields<'a> {
-    fn wrong(&self, name: &str, reason: String) -> InputError {
-        InputError::new(self.file, reason).field(format!("{}{name}", self.path))
-    }
-
-    fn maybe(&self, name: &str) -> Option<&'a Value> {
-        self.value.get(name).filter(|value| !value.is_null())
-    }
-
-    fn get(&self, name: &str) -> Result<&'a Value, InputError> {
-        self.maybe(name).ok_or_else(|| self.wrong(name, "is missing".into()))
-    }
-
-    fn under(&self, name: &str) -> Result<Fields<'a>, InputError> {
-        Ok(Fields { file: self.file, path: format!("{}{name}.", self.path), value: self.get(name)? })
-    }
-
-    fn number<T: TryFrom<u64>>(&self, name: &str) -> Result<T, InputError> {
-        let number = self.get(name)?.as_u64().and_then(|number| T::try_from(number).ok());
-        number.ok_or_else(|| self.wrong(name, "is no number of its type".into()))
-    }
-
-    fn count(&self, name: &str) -> Result<u64, InputError> {
-        count(self.get(name)?).ok_or_else(|| self.wrong(name, "is no count".into()))
-    }
-
-    fn text(&self, name: &str) -> Result<&'a str, InputError> {
-        self.get(name)?.as_str().ok_or_else(|| self.wrong(name, "is no text".into()))
-    }
-
-    fn word<T: FromStr>(&self, name: &str) -> Result<T, InputError> {
-        let text = self.text(name)?;
-        text.parse().map_err(|_| self.wrong(name, format!("`{text}` means nothing")))
-    }
-
-    /// All entries, in order.
-    fn map<T>(&self, name: &str, entry: impl Fn(&Value) -> Option<T>) -> Result<Vec<(String, T)>, InputError> {
-        let wrong = |reason: &str| InputError::new(self.file, reason).field(name);
-        let object = self.value.as_object().ok_or_else(|| wrong("is no object"))?;
-        object
-            .iter()
-            .map(|(key, value)| Ok((key.clone(), entry(value).ok_or_else(|| wrong(&format!("{key}: is not of its type")))?)))
-            .collect()
     }
 }
 
@@ -350,6 +159,7 @@ mod tests {
                 pins: "heads=16/2".parse().unwrap(),
                 data: Some("some/file".into()),
                 keep_going: true,
+                shard: Some("3/5".parse().unwrap()),
                 length: Length::Time(Duration::from_secs(7)),
             },
             configuration: Configuration(
@@ -359,6 +169,7 @@ mod tests {
                     ("oracle", "mpfr"),
                     ("pins", "heads=16/2"),
                     ("keep_going", "true"),
+                    ("shard", "3/5"),
                 ]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),

@@ -49,7 +49,8 @@ impl Small {
 /// How long a case with a kernel from outside is shrunk: each step that hangs waits for the kernel's time to be over.
 const SHRINK_TIME: Duration = Duration::from_secs(600);
 
-fn file_name(index: u64, signature: &str) -> String {
+/// What a kept case is called.
+pub(super) fn file_name(index: u64, signature: &str) -> String {
     format!("{index:08}-{}.case", signature.replace(' ', "-"))
 }
 

@@ -7,12 +7,14 @@ use super::out_folder::{CHECKPOINT, OutFolder, SUMMARY};
 use super::progress::Progress;
 use super::reach_report::ReachReport;
 use super::run_summary::{Outcome, human, json_summary};
+use super::shard::Shard;
+use super::verdict_line;
 use super::{Failure, complain, job_count, note, pins, print};
 use crate::exit_code;
 use crate::external::name::Consent;
-use crate::finding::{Finding, Kind, Path, Verdict};
+use crate::finding::{Kind, Path};
 use crate::input_error::can_be_pasted;
-use crate::lab::{Campaign, Done, Flow, Length, Statistics, run as run_campaign};
+use crate::lab::{Campaign, Done, Flow, Length, Statistics, run_every};
 use crate::quantity::duration;
 use crate::subject::Subject;
 use crate::subject::attention::Attention;
@@ -20,7 +22,6 @@ use crate::subject::attention::draw::Profile;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::trial::Trial;
 use clap::{Args, ValueEnum};
-use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -61,6 +62,9 @@ pub(super) struct Options {
     /// --time count from the beginning of the run, all its parts together.
     #[arg(long)]
     resume: bool,
+    /// Run part I of N (from 1): the cases whose index modulo N is I - 1. `lastbit merge` joins the folders of all N
+    #[arg(long, value_name = "I/N", conflicts_with = "time")]
+    shard: Option<Shard>,
     /// How the true value is found: enclosure, mpfr or off [default: enclosure]
     #[arg(long, value_name = "MODE")]
     oracle: Option<Mode>,
@@ -86,7 +90,7 @@ impl Options {
     /// What is to run. An option that is left out is that of the run to resume.
     ///
     /// # Errors
-    /// A pin that means nothing.
+    /// A pin that means nothing, a shard of a run by time.
     fn job(&self, run: Option<&Job>) -> Result<Job, Failure> {
         let pins = match (&self.pin[..], run) {
             ([], Some(run)) => run.pins,
@@ -99,6 +103,14 @@ impl Options {
         let kernel = |name: &Option<String>, of: fn(&Job) -> &String| {
             name.clone().or(run.map(|run| of(run).clone())).unwrap_or_else(|| KERNEL.to_owned())
         };
+        let shard = self.shard.or(run.and_then(|run| run.shard));
+        let length = length.or(run.map(|run| run.length)).unwrap_or(Length::Cases(CASES));
+        if shard.is_some() && matches!(length, Length::Time(_)) {
+            return Err(Failure::Usage(
+                "--shard: not with --time: each part would end at another case, so that the cases done had gaps; give --cases"
+                    .into(),
+            ));
+        }
         Ok(Job {
             train: kernel(&self.train, |run| &run.train),
             infer: kernel(&self.infer, |run| &run.infer),
@@ -107,37 +119,67 @@ impl Options {
             oracle: self.oracle.or(run.map(|run| run.oracle)).unwrap_or_default(),
             data: self.data.clone().or_else(|| run.and_then(|run| run.data.clone())),
             keep_going: self.keep_going || run.is_some_and(|run| run.keep_going),
-            length: length.or(run.map(|run| run.length)).unwrap_or(Length::Cases(CASES)),
+            shard,
+            length,
             pins,
         })
     }
 }
 
 impl Options {
+    /// Options that go on with the run in a folder, of which everything but the kernels is taken.
+    pub(super) fn resume(out: PathBuf, [train, infer]: [Option<String>; 2], format: Format) -> Options {
+        Options {
+            train,
+            infer,
+            cases: None,
+            time: None,
+            seed: None,
+            jobs: None,
+            out,
+            resume: true,
+            shard: None,
+            oracle: None,
+            profile: None,
+            pin: Vec::new(),
+            data: None,
+            keep_going: false,
+            format,
+        }
+    }
+
     /// The kernels of a run that goes on: a folder names them, and starts none.
     ///
     /// # Errors
     /// A kernel from outside that only the folder names: the command that names it.
     fn must_name(&self, run: &Job, file: &str) -> Result<(), Failure> {
-        let sides = [(Path::Train, &self.train, &run.train), (Path::Infer, &self.infer, &run.infer)];
-        let only_named = |given: &Option<String>, words: &str| given.is_none() && !words.starts_with("ref:");
-        let Some((side, ..)) = sides.iter().find(|(_, given, words)| only_named(given, words)) else { return Ok(()) };
-        let mut command = format!("lastbit fuzz --resume --out {}", shell_words::quote(&self.out.display().to_string()));
-        for (side, given, words) in &sides {
-            if given.is_some() || only_named(given, words) {
-                let _ = write!(command, " --{side} {}", shell_words::quote(given.as_ref().unwrap_or(words)));
-            }
-        }
-        let reason = match can_be_pasted(&command) {
-            true => format!("read the command, then run it: `{command}`"),
-            false => format!("read asked.{side} there, then give --{side}"),
-        };
-        Err(Failure::Usage(format!("{file}: the {side} kernel is one from outside, and a folder starts no program; {reason}")))
+        let command = format!("lastbit fuzz --resume --out {}", shell_words::quote(&self.out.display().to_string()));
+        must_name([&self.train, &self.infer], run, file, command)
     }
 }
 
+/// Whether a command names the kernels from outside of the run in whose folder it goes on: a folder names them too, and starts none.
+///
+/// # Errors
+/// It does not: `command`, with the options that name them.
+pub(super) fn must_name([train, infer]: [&Option<String>; 2], run: &Job, file: &str, mut command: String) -> Result<(), Failure> {
+    let sides = [(Path::Train, train, &run.train), (Path::Infer, infer, &run.infer)];
+    let only_named = |given: &Option<String>, words: &str| given.is_none() && !words.starts_with("ref:");
+    let Some((side, ..)) = sides.iter().find(|(_, given, words)| only_named(given, words)) else { return Ok(()) };
+    for (side, given, words) in &sides {
+        if given.is_some() || only_named(given, words) {
+            let _ = write!(command, " --{side} {}", shell_words::quote(given.as_ref().unwrap_or(words)));
+        }
+    }
+    let reason = match can_be_pasted(&command) {
+        true => format!("read the command, then run it: `{command}`"),
+        false => format!("read asked.{side} there, then give --{side}"),
+    };
+    Err(Failure::Usage(format!("{file}: the {side} kernel is one from outside, and a folder starts no program; {reason}")))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     Human,
     Json,
 }
@@ -220,7 +262,8 @@ impl Run {
         let again =
             |(index, signature): &(u64, String)| Found::again(&folder, &attention, job.seed, *index, signature, &mut scratch);
         let mut found = state.found.iter().map(again).collect::<Result<Vec<_>, _>>()?;
-        if !folder.take_back(state.statistics.cases.checked_sub(1), verdict_bytes)? {
+        let last = state.statistics.cases.checked_sub(1).map(|n| job.index(n));
+        if !folder.take_back(last, verdict_bytes)? {
             complain(&format!(
                 "{}: the verdicts of the first {} cases are not all there; all cases are run again",
                 folder.path().display(),
@@ -230,7 +273,7 @@ impl Run {
             folder.take_back(None, 0)?;
         }
         let State { statistics, seconds, .. } = state;
-        note(&format!("resuming at case {}, after {seconds:.0} s", statistics.cases));
+        note(&format!("resuming at case {}, after {seconds:.0} s", job.index(statistics.cases)));
         Ok(Run { job, attention, configuration, folder, statistics, found, seconds })
     }
 
@@ -241,15 +284,20 @@ impl Run {
             Length::Time(limit) => Length::Time(limit.saturating_sub(Duration::from_secs_f64(before))),
             cases => cases,
         };
-        let first = self.statistics.cases;
+        let first = self.job.index(self.statistics.cases);
         let (train, infer) = (&self.attention.pair.train, &self.attention.pair.infer);
         let campaign = Campaign { seed: self.job.seed, first, length, jobs: job_count(jobs, &[train, infer]) };
         let attention = self.attention.clone();
-        let mut progress = Progress::new(length, first);
+        // Of a part, those that are its own are counted.
+        let (own, step) = match (length, self.job.shard) {
+            (Length::Cases(count), Some(shard)) => (Length::Cases(shard.count(count)), shard.of()),
+            _ => (length, 1),
+        };
+        let mut progress = Progress::new(own, self.statistics.cases);
         let mut result = Ok(());
         let started = Instant::now();
         if !self.is_over() {
-            run_campaign(&attention, campaign, |done| {
+            run_every(&attention, campaign, step, |done| {
                 let kept = self.found.len();
                 result = self.take(&done);
                 progress.update(&self.statistics);
@@ -277,7 +325,7 @@ impl Run {
         let mut result = Ok(());
         let mut families = Vec::new();
         for finding in verdict.findings.iter().filter(|finding| finding.kind().is_failure()) {
-            // Over a run, each signature is kept once; `o` and `lse` of one case are kept as one defect.
+            // Over a run, each signature is kept once; `o` and `lse` of one case are kept as one defect. Joining shards decides it again.
             let family = finding.family();
             let known = self.found.iter().any(|it| it.finding.signature() == finding.signature());
             if result.is_err() || known || families.contains(&family) {
@@ -291,9 +339,14 @@ impl Run {
         }
         let problem = &trial.case.problem;
         let longest = problem.sequences.iter().map(|it| it.kv).max().unwrap_or(0);
-        self.statistics.add(verdict, problem.out_dtype, longest);
+        let counts = Statistics::of_case(verdict, problem.out_dtype, longest);
+        self.statistics.join(&counts);
+        let line = match self.job.shard {
+            None => verdict_line::of_run(*index, verdict),
+            Some(_) => verdict_line::of_shard(*index, verdict, &counts),
+        };
         // Also where the case could not be saved: its number is enough to draw it again.
-        let line = self.folder.verdict(&verdict_line(*index, verdict), verdict.failure().is_some());
+        let line = self.folder.verdict(&line, verdict.failure().is_some());
         result.and(line)
     }
 
@@ -317,21 +370,4 @@ fn verdict_code(attention: &Attention, statistics: &Statistics) -> u8 {
     } else {
         exit_code::MATCH
     }
-}
-
-/// One line of the verdict file: no times, no paths.
-fn verdict_line(index: u64, verdict: &Verdict) -> String {
-    let headline = match verdict.headline() {
-        Some(finding) => finding.kind().name(),
-        None if verdict.compared == 0 => "empty",
-        None => "match",
-    };
-    let mut line = json!({ "case": index, "verdict": headline, "elements": verdict.compared });
-    if let Some(sensitive) = verdict.order_sensitive {
-        line["order_sensitive"] = sensitive.into();
-    }
-    if !verdict.findings.is_empty() {
-        line["findings"] = verdict.findings.iter().map(Finding::signature).collect();
-    }
-    line.to_string()
 }

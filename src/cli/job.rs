@@ -1,5 +1,6 @@
 //! What a run is of: everything its results depend on, and the words in which it was asked for.
 
+use super::shard::Shard;
 use super::{Failure, kernel};
 use crate::external::name::Consent;
 use crate::lab::Length;
@@ -20,6 +21,9 @@ use std::sync::Arc;
 /// Cases whose text tells one generator from another.
 const GENERATOR_CASES: u64 = 64;
 
+/// The field that only a part of a run has.
+const SHARD: &str = "shard";
+
 /// A run, as it was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Job {
@@ -31,11 +35,18 @@ pub(super) struct Job {
     pub(super) pins: Pins,
     pub(super) data: Option<PathBuf>,
     pub(super) keep_going: bool,
-    /// May be another in each part of a run.
+    /// The part that is run here, of a run that is spread over machines.
+    pub(super) shard: Option<Shard>,
+    /// May be another each time that a run goes on.
     pub(super) length: Length,
 }
 
 impl Job {
+    /// The index of the case that comes after `n` cases of what is run here.
+    pub(super) fn index(&self, n: u64) -> u64 {
+        self.shard.map_or(n, |shard| shard.unit(n))
+    }
+
     /// The kernels by name, started where they are processes, and the tensors from their file.
     ///
     /// # Errors
@@ -77,6 +88,7 @@ impl Job {
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
+        fields.extend(self.shard.map(|shard| (SHARD.to_owned(), shard.to_string())));
         Configuration(fields)
     }
 }
@@ -86,7 +98,7 @@ fn kernel_fields(side: &str, kernel: &Implementation) -> impl Iterator<Item = (S
 }
 
 /// SHA-256 of the first cases' text: two builds of one version may draw other cases.
-fn generator(attention: &Attention, seed: u64) -> String {
+pub(super) fn generator(attention: &Attention, seed: u64) -> String {
     let mut digest = Sha256::new();
     for index in 0..GENERATOR_CASES {
         let none = || KernelText::Reference(KernelFields(Vec::new()));
@@ -102,13 +114,21 @@ fn generator(attention: &Attention, seed: u64) -> String {
 pub(super) struct Configuration(pub(super) Vec<(String, String)>);
 
 impl Configuration {
+    /// A field's value, or that there is none.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(field, _)| field == name).map_or("not set", |(_, value)| value)
+    }
+
+    /// That of the run of which this is a part.
+    pub(super) fn without_shard(mut self) -> Configuration {
+        self.0.retain(|(name, _)| name != SHARD);
+        self
+    }
+
     /// The first field that differs, with the value here and there.
     pub(super) fn difference<'a>(&'a self, other: &'a Configuration) -> Option<(&'a str, &'a str, &'a str)> {
-        let value = |of: &'a Configuration, name: &str| {
-            of.0.iter().find(|(field, _)| field == name).map_or("not set", |(_, value)| value.as_str())
-        };
         let names = self.0.iter().chain(&other.0).map(|(name, _)| name.as_str());
-        names.map(|name| (name, value(self, name), value(other, name))).find(|(_, here, there)| here != there)
+        names.map(|name| (name, self.get(name), other.get(name))).find(|(_, here, there)| here != there)
     }
 }
 
@@ -143,6 +163,7 @@ mod tests {
             pins: Pins::default(),
             data: None,
             keep_going: false,
+            shard: None,
             length: Length::Cases(1),
         };
         let of = |job: &Job| job.configuration(&job.attention(Consent::default()).unwrap());
@@ -160,6 +181,7 @@ mod tests {
             (Job { data: Some("tests/captures/minilm-slice.safetensors".into()), ..job.clone() }, "data"),
             (Job { pins: "causal=none".parse().unwrap(), ..job.clone() }, "pins"),
             (Job { keep_going: true, ..job.clone() }, "keep_going"),
+            (Job { shard: Some("2/7".parse().unwrap()), ..job.clone() }, "shard"),
         ] {
             assert_eq!(differs(other).as_deref(), Some(name));
         }

@@ -8,8 +8,10 @@ mod fresh;
 mod fuzz;
 mod invariance;
 mod job;
+mod json_fields;
 mod kept_case;
 mod kernels;
+mod merge;
 mod out_folder;
 mod power;
 mod probe;
@@ -22,7 +24,9 @@ mod serve;
 mod shard;
 mod show;
 mod shrink;
+mod statistics_text;
 mod until;
+mod verdict_line;
 
 use crate::exit_code;
 use crate::external::name::{self, Consent};
@@ -94,6 +98,8 @@ enum Command {
     Invariance(invariance::Options),
     /// Whether the campaign finds planted faults, and nothing where there is none: the kill table, beside what other checks find
     Power(power::Options),
+    /// Join the shards of a job (fuzz, power) into what one run writes
+    Merge(merge::Options),
 }
 
 /// Runs the command line and gives the exit code.
@@ -120,6 +126,7 @@ pub fn main() -> u8 {
         Command::Serve(options) => serve::run(&options, consent),
         Command::Invariance(options) => invariance::run(&options, consent),
         Command::Power(options) => power::run(&options),
+        Command::Merge(options) => merge::run(&options, consent),
     });
     match result {
         Ok(Ok(code)) => code,

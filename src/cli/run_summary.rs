@@ -120,7 +120,7 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
         statistics.sensitivity.iter().map(|(dtype, it)| (dtype.name().to_owned(), Value::from(value(it)))).collect()
     };
     let accuracy = &statistics.accuracy;
-    json!({
+    let mut summary = json!({
         "train": job.train,
         "infer": job.infer,
         "seed": job.seed,
@@ -160,7 +160,11 @@ pub(super) fn json_summary(outcome: &Outcome<'_>) -> Value {
         "seconds": (seconds * 1e3).round() / 1e3,
         "cases_per_second": (statistics.cases as f64 / seconds.max(1e-9)).round(),
         "found": found,
-    })
+    });
+    if let Some(shard) = job.shard {
+        summary["shard"] = shard.to_string().into();
+    }
+    summary
 }
 
 pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
@@ -249,6 +253,13 @@ pub(super) fn human(outcome: &Outcome<'_>, out: &std::path::Path) -> String {
         );
     }
     notes(&mut text, job, statistics);
+    if let Some(shard) = job.shard {
+        let _ = writeln!(
+            text,
+            "NOTE: this is shard {shard}; `lastbit merge` joins all {} of them into one run's results",
+            shard.of()
+        );
+    }
     let _ = writeln!(text, "results in {}", out.display());
     text
 }
@@ -288,6 +299,7 @@ mod tests {
             pins: Pins::default(),
             data: None,
             keep_going: false,
+            shard: None,
             length: Length::Cases(1),
         };
         let (train, infer) = (Implementation::reference(Reference::default()), Implementation::kernel(Arc::new(Outside)));

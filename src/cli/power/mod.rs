@@ -1,18 +1,28 @@
 //! `lastbit power`: whether the campaign finds planted faults, and nothing where there is none.
 
 mod json;
+mod outcome;
+mod shard_folder;
 mod table;
+mod unit;
+mod unit_text;
 mod words;
 
 use super::progress::{Progress, Steps};
+use super::shard::Shard;
 use super::{Failure, job_count, note, print};
 use crate::exit_code;
 use crate::lab::{Length, Statistics};
 use crate::subject::attention::mutant::Mutant;
-use crate::subject::attention::power::judge::{Judged, battery};
-use crate::subject::attention::power::{Clean, Planted, RivalAlarms, Settings, clean, planted, rival_alarms};
+use crate::subject::attention::power::judge::battery;
+use crate::subject::attention::power::{Clean, Settings, clean, clean_kernels, planted, rival_alarms};
+use crate::subject::attention::reference::Reference;
 use clap::Args;
+use outcome::Outcome;
+use shard_folder::ShardFolder;
 use std::path::{Path, PathBuf};
+use unit::{Asked, Unit};
+use unit_text::Made;
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -40,6 +50,16 @@ pub(super) struct Options {
     /// Write everything as one JSON object, smallest cases included; - is stdout, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Run part I of N (from 1): every N-th of the mutants, the kernels without a fault, and the checks of the field; no table.
+    /// `lastbit merge` joins the folders of all N
+    #[arg(long, value_name = "I/N", requires = "out", conflicts_with_all = ["json", "floor", "list"])]
+    shard: Option<Shard>,
+    /// Folder of the shard
+    #[arg(long, value_name = "DIR", requires = "shard")]
+    out: Option<PathBuf>,
+    /// Go on with the shard in DIR where it stopped, or begin it if there is none
+    #[arg(long, requires = "shard")]
+    resume: bool,
     /// Print the catalogue and run nothing
     #[arg(long)]
     list: bool,
@@ -72,35 +92,94 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
         print(&table::catalogue(&mutants))?;
         return Ok(exit_code::MATCH);
     }
-    let settings = Settings {
+    let asked = Asked {
         seed: options.seed,
         cases: options.cases,
+        clean_cases: options.clean_cases.unwrap_or(options.cases),
         rival_cases: options.rival_cases.min(options.cases),
-        jobs: job_count(options.jobs, &[]),
+        mutants,
     };
-    let mut steps = Steps::new(mutants.len(), "mutants");
-    let planted = planted(&mutants, &settings, |it| steps.step(&words::ended(it)));
+    let settings = asked.settings(job_count(options.jobs, &[]));
+    if let (Some(shard), Some(out)) = (options.shard, &options.out) {
+        return run_shard(&asked, &settings, shard, out, options.resume);
+    }
+    let mut steps = Steps::new(asked.mutants.len(), "mutants");
+    let planted = planted(&asked.mutants, &settings, |it| steps.step(&words::ended(it)));
     steps.finish();
-    let clean = clean_kernels(&mutants, &settings, options.clean_cases.unwrap_or(options.cases));
+    let clean = run_clean(&clean_kernels(&asked.mutants), &settings, asked.clean_cases);
     let outcome = Outcome { rival_alarms: rival_alarms(&settings), judges: battery(), settings, planted, clean };
-    match options.json.as_deref() {
-        Some(file) if file == Path::new("-") => print(&format!("{:#}\n", json::value(&outcome)))?,
+    finish(&outcome, options.json.as_deref(), options.floor)
+}
+
+/// Prints the table, writes the JSON; gives the exit code.
+fn finish(outcome: &Outcome, json: Option<&Path>, floor: Option<f64>) -> Result<u8, Failure> {
+    match json {
+        Some(file) if file == Path::new("-") => print(&format!("{:#}\n", json::value(outcome)))?,
         file => {
-            print(&table::page(&outcome))?;
+            print(&table::page(outcome))?;
             if let Some(file) = file {
-                let text = format!("{:#}\n", json::value(&outcome));
+                let text = format!("{:#}\n", json::value(outcome));
                 let failed = |error| Failure::Output(format!("{}: cannot be written: {error}", file.display()));
                 std::fs::write(file, text).map_err(failed)?;
             }
         }
     }
-    Ok(outcome.code(options.floor))
+    Ok(outcome.code(floor))
+}
+
+/// Runs the units of a part that its folder has no line of; each gets one as it ends.
+fn run_shard(asked: &Asked, settings: &Settings, shard: Shard, out: &Path, resume: bool) -> Result<u8, Failure> {
+    let mut folder = ShardFolder::open(out, asked, shard, resume)?;
+    let units = asked.units();
+    let left: Vec<(u64, &Unit)> = (0..).zip(&units).filter(|(n, _)| shard.has(*n) && !folder.made.contains_key(n)).collect();
+    let number = |wanted: &Unit| left.iter().find(|(_, unit)| *unit == wanted).map_or(0, |(n, _)| *n);
+    let mutants: Vec<Mutant> = left.iter().filter_map(|(_, unit)| unit.mutant()).collect();
+    let mut result = Ok(());
+    let mut steps = Steps::new(mutants.len(), "mutants");
+    planted(&mutants, settings, |it| {
+        steps.step(&words::ended(it));
+        if result.is_ok() {
+            result = folder.add(number(&Unit::Mutant(it.mutant)), Made::Planted(Box::new(it.clone())));
+        }
+    });
+    steps.finish();
+    result?;
+    for (n, unit) in &left {
+        match unit {
+            Unit::Mutant(_) => {}
+            Unit::Clean(kernel) => {
+                let made = run_clean(std::slice::from_ref(kernel), settings, asked.clean_cases);
+                made.into_iter().try_for_each(|it| folder.add(*n, Made::Clean(Box::new(it))))?;
+            }
+            Unit::Rivals => {
+                let rejected = rival_alarms(settings).iter().map(|it| it.rejected).collect();
+                folder.add(*n, Made::Rivals(rejected))?;
+            }
+        }
+    }
+    let (own, all) = (shard.count(units.len() as u64), units.len());
+    print(&format!("shard {shard}: {own} of {all} units in {}; `lastbit merge` joins the shards\n", out.display()))?;
+    Ok(exit_code::MATCH)
+}
+
+/// Joins the folders of all shards into what one run prints and writes.
+///
+/// # Errors
+/// A shard that is missing, given twice, unfinished, or of another run.
+pub(super) fn merge(folders: &[PathBuf], json: Option<&Path>, floor: Option<f64>) -> Result<u8, Failure> {
+    let outcome = shard_folder::join(folders)?;
+    finish(&outcome, json, floor)
+}
+
+/// Whether a folder is that of a shard of this command.
+pub(super) fn is_shard(folder: &Path) -> bool {
+    folder.join(shard_folder::ASKED).is_file()
 }
 
 /// Runs the kernels without a fault, with the campaign's own progress.
-fn clean_kernels(mutants: &[Mutant], settings: &Settings, cases: u64) -> Vec<Clean> {
+fn run_clean(kernels: &[Reference], settings: &Settings, cases: u64) -> Vec<Clean> {
     let mut shown: Option<(String, Progress)> = None;
-    let clean = clean(mutants, settings, cases, |kernel, statistics: &Statistics| {
+    let clean = clean(kernels, settings, cases, |kernel, statistics: &Statistics| {
         if shown.as_ref().is_none_or(|(shown, _)| shown != kernel) {
             if let Some((_, before)) = shown.take() {
                 before.finish();
@@ -116,153 +195,4 @@ fn clean_kernels(mutants: &[Mutant], settings: &Settings, cases: u64) -> Vec<Cle
         progress.finish();
     }
     clean
-}
-
-/// Everything that was measured.
-struct Outcome {
-    settings: Settings,
-    planted: Vec<Planted>,
-    clean: Vec<Clean>,
-    rival_alarms: Vec<RivalAlarms>,
-    judges: Vec<Judged>,
-}
-
-impl Outcome {
-    fn killed(&self) -> usize {
-        self.planted.iter().filter(|it| it.both.kill.is_some()).count()
-    }
-
-    /// The share of mutants killed on both sides; of none, all.
-    fn score(&self) -> f64 {
-        if self.planted.is_empty() { 1.0 } else { self.killed() as f64 / self.planted.len() as f64 }
-    }
-
-    /// Something is wrong with the harness: it alarms without a reason, or its own judge can be fooled.
-    fn is_wrong(&self) -> bool {
-        self.clean.iter().any(|it| it.statistics.failed > 0) || self.judges.iter().any(|it| !it.is_as_expected())
-    }
-
-    /// Whether each campaign found something or had a match, and the clean ones left no plan feature aside. A skipped or undecided case
-    /// is neither, and is shown.
-    fn is_judged(&self) -> bool {
-        let looked = |it: &Clean| it.statistics.cases == 0 || it.statistics.matches > 0;
-        self.planted.iter().all(|it| it.both.is_judged() && it.infer.is_judged())
-            && self.clean.iter().all(|it| looked(it) && it.missing().is_empty())
-    }
-
-    fn code(&self, floor: Option<f64>) -> u8 {
-        if self.is_wrong() || floor.is_some_and(|floor| self.score() < floor) {
-            exit_code::FINDING
-        } else if !self.is_judged() {
-            exit_code::UNDECIDED
-        } else {
-            exit_code::MATCH
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::subject::attention::Attention;
-    use crate::subject::attention::check::Pair;
-    use crate::subject::attention::implementation::Implementation;
-    use crate::subject::attention::oracle::Mode;
-    use crate::subject::attention::power::judge::Role;
-    use crate::subject::attention::power::{Beside, Check, FalseAlarm, Hunt, Kill};
-    use crate::subject::attention::reach::PlanFeature;
-    use crate::subject::attention::reference::Reference;
-
-    fn hunt(killed: bool, matches: u64) -> Hunt {
-        let kill = killed.then(|| Kill {
-            case: 7,
-            check: Check::Oracle,
-            checks: vec![Check::Oracle],
-            signature: "inaccurate infer o".into(),
-        });
-        Hunt { kill, cases: 10, matches, not_judged: 0, seconds: 0.5 }
-    }
-
-    fn outcome(both: Hunt) -> Outcome {
-        let reference = || Implementation::reference(Reference::default());
-        let pair = Pair { train: reference(), infer: reference(), oracle: Mode::Off, captured: None, witness: false };
-        let asked = Attention::of(pair).asked();
-        let mut statistics = Statistics { cases: 10, matches: 10, ..Statistics::default() };
-        PlanFeature::ALL.into_iter().for_each(|it| statistics.reach.set(it as usize, 1));
-        let rivals = Beside { killed: vec![None, Some(3), None], cases: 10, seconds: 0.0 };
-        Outcome {
-            settings: Settings { seed: 4, cases: 10, rival_cases: 10, jobs: 1 },
-            planted: vec![Planted { mutant: Mutant::ALL[0], both, infer: hunt(true, 0), small: None, rivals }],
-            clean: vec![Clean { kernel: "ref:aligned".into(), statistics, asked, first: None, seconds: 0.0 }],
-            rival_alarms: Vec::new(),
-            judges: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_survivor_is_1_only_below_the_floor() {
-        let survived = outcome(hunt(false, 9));
-        assert_eq!(survived.code(None), exit_code::MATCH);
-        assert_eq!(survived.code(Some(0.0)), exit_code::MATCH);
-        assert_eq!(survived.code(Some(0.5)), exit_code::FINDING);
-        let text = table::page(&survived);
-        assert!(text.contains("survived on both sides: A-M1\n"), "{text}");
-        assert!(text.contains("score: 0 of 1 killed on both sides (0.000); 1 of 1 in inference alone"), "{text}");
-        assert_eq!(outcome(hunt(true, 0)).code(Some(1.0)), exit_code::MATCH);
-    }
-
-    #[test]
-    fn a_campaign_that_judged_nothing_is_3() {
-        let nothing = outcome(hunt(false, 0));
-        assert_eq!(nothing.code(None), exit_code::UNDECIDED);
-        assert!(table::page(&nothing).contains("not judged"));
-        // A skip, as where an overflow is predicted, is shown and no alarm.
-        let mut skipped = outcome(hunt(true, 0));
-        skipped.clean[0].statistics.skipped = 1;
-        assert_eq!(skipped.code(Some(1.0)), exit_code::MATCH);
-        assert!(table::page(&skipped).contains("(1 skipped, 0 undecided"));
-        let mut empty = outcome(hunt(true, 0));
-        empty.clean[0].statistics.matches = 0;
-        assert_eq!(empty.code(None), exit_code::UNDECIDED);
-    }
-
-    #[test]
-    fn a_plan_that_was_never_taken_is_3() {
-        let mut short = outcome(hunt(true, 0));
-        short.clean[0].statistics.reach.set(PlanFeature::Preempt as usize, 0);
-        assert_eq!(short.code(Some(1.0)), exit_code::UNDECIDED);
-        let text = table::page(&short);
-        assert!(
-            text.contains("\n  UNVERIFIABLE: never reached: preempt; a match says nothing about that. Run more cases"),
-            "{text}"
-        );
-        assert_eq!(json::value(&short)["clean"][0]["reach"]["never"][0], "preempt");
-    }
-
-    #[test]
-    fn a_false_alarm_is_1_and_is_shown_with_its_command() {
-        let mut alarmed = outcome(hunt(true, 0));
-        alarmed.clean[0].statistics.failed = 1;
-        alarmed.clean[0].first = Some(FalseAlarm { case: 8, signature: "mismatch o".into() });
-        assert_eq!(alarmed.code(None), exit_code::FINDING);
-        let text = table::page(&alarmed);
-        assert!(text.contains("FALSE ALARM: case 8: mismatch o"), "{text}");
-        assert!(text.contains("lastbit fuzz --train ref:aligned --infer ref:aligned --seed 4 --cases 9\n"), "{text}");
-        assert_eq!(json::value(&alarmed)["clean"][0]["first"]["case"], 8);
-    }
-
-    #[test]
-    fn a_judge_that_can_be_fooled_is_1() {
-        for (role, passes, code) in [
-            (Role::Sound, vec!["a NaN"], exit_code::FINDING),
-            (Role::Sound, vec![], exit_code::MATCH),
-            (Role::Rival, vec!["a NaN"], exit_code::MATCH),
-            (Role::Faulty, vec!["a NaN"], exit_code::MATCH),
-            (Role::Faulty, vec![], exit_code::FINDING),
-        ] {
-            let mut outcome = outcome(hunt(true, 0));
-            outcome.judges.push(Judged { role, name: "it", about: "", passes, impostors: 3, rejects_right: false });
-            assert_eq!(outcome.code(None), code, "{role:?}");
-        }
-    }
 }

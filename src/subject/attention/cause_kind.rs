@@ -1,9 +1,10 @@
 //! The four causes for which two kernels that compute the same attention differ.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The four causes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CauseKind {
     /// Not the same set of valid positions, or another meaning of a call.
     Semantics,

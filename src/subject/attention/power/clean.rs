@@ -3,13 +3,15 @@
 use super::{Settings, attention, without};
 use crate::finding::Finding;
 use crate::lab::{Campaign, Done, Flow, Length, Statistics, run};
+use crate::subject::attention::Attention;
 use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::reach::{Asked, PlanFeature};
 use crate::subject::attention::reference::Reference;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// A failure of a kernel that has no fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FalseAlarm {
     /// Number of the case.
     pub case: u64,
@@ -47,7 +49,7 @@ impl Clean {
 }
 
 /// The kernels that some mutants would be without their faults, each once, `ref:aligned` first.
-fn kernels(mutants: &[Mutant]) -> Vec<Reference> {
+pub fn clean_kernels(mutants: &[Mutant]) -> Vec<Reference> {
     let mut kernels = vec![Reference::default()];
     for kernel in mutants.iter().map(|&mutant| without(mutant)) {
         if !kernels.contains(&kernel) {
@@ -57,14 +59,24 @@ fn kernels(mutants: &[Mutant]) -> Vec<Reference> {
     kernels
 }
 
-/// Runs a campaign of `cases` cases on each kernel without a fault. `progress` sees the statistics as they grow, with the kernel's name.
-pub fn clean(mutants: &[Mutant], settings: &Settings, cases: u64, mut progress: impl FnMut(&str, &Statistics)) -> Vec<Clean> {
+/// A kernel without a fault on both sides. A pass of these must have been able to fail.
+fn campaign(reference: &Reference) -> Attention {
+    let mut attention = attention(reference.clone(), reference.clone());
+    attention.pair.witness = true;
+    attention
+}
+
+/// What the campaign of a kernel without a fault has to reach.
+pub fn clean_asked(reference: &Reference) -> Asked {
+    campaign(reference).asked()
+}
+
+/// Runs a campaign of `cases` cases on each kernel, which has no fault. `progress` sees the statistics as they grow, with the kernel's name.
+pub fn clean(kernels: &[Reference], settings: &Settings, cases: u64, mut progress: impl FnMut(&str, &Statistics)) -> Vec<Clean> {
     let mut results = Vec::new();
-    for reference in kernels(mutants) {
+    for reference in kernels {
         let kernel = reference.to_string();
-        let mut attention = attention(reference.clone(), reference);
-        // A pass of these must have been able to fail.
-        attention.pair.witness = true;
+        let attention = campaign(reference);
         let asked = attention.asked();
         let (mut statistics, mut first) = (Statistics::default(), None);
         let started = Instant::now();

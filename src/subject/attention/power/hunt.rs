@@ -6,11 +6,12 @@ use crate::subject::Subject;
 use crate::subject::attention::Attention;
 use crate::subject::attention::check::Scratch;
 use crate::subject::attention::trial::Trial;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Instant;
 
 /// Which check failed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Check {
     /// Training against inference.
     Pair,
@@ -47,7 +48,7 @@ impl fmt::Display for Check {
 }
 
 /// The case that a fault was found by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kill {
     /// Its number, from 0.
     pub case: u64,
@@ -60,7 +61,7 @@ pub struct Kill {
 }
 
 /// What a campaign for a fault came to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hunt {
     /// The case that failed; `None`: the fault survived.
     pub kill: Option<Kill>,

@@ -10,10 +10,10 @@ pub(crate) mod parallel;
 mod rivals;
 mod small;
 
-pub use clean::{Clean, FalseAlarm, clean};
+pub use clean::{Clean, FalseAlarm, clean, clean_asked, clean_kernels};
 pub use hunt::{Check, Hunt, Kill};
 pub use rivals::{Beside, RivalAlarms, rival_alarms};
-pub use small::Small;
+pub use small::{Reported, Small};
 
 use super::Attention;
 use super::check::Pair;

@@ -5,10 +5,11 @@ use super::{Settings, attention, parallel};
 use crate::subject::Subject;
 use crate::subject::attention::reference::Reference;
 use crate::subject::attention::{Attention, Cache, Case, Data, Regime};
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// When the rivals, in their order, rejected a kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
     /// The first case on which each of [`RIVALS`] rejected the kernel, and would not have rejected it without the fault; `None`: missed.
     pub killed: Vec<Option<u64>>,
@@ -83,11 +84,13 @@ pub fn rival_alarms(settings: &Settings) -> Vec<RivalAlarms> {
         rejected
     };
     let chunks = parallel::map(settings.jobs, cases.div_ceil(CHUNK) as usize, chunk, |_| {});
-    let alarms = RIVALS.iter().enumerate().map(|(n, rival)| RivalAlarms {
-        name: rival.name(),
-        about: rival.about(),
-        rejected: chunks.iter().map(|chunk| chunk[n]).sum(),
-        cases,
-    });
-    alarms.collect()
+    RivalAlarms::of((0..RIVALS.len()).map(|n| chunks.iter().map(|chunk| chunk[n]).sum()), cases)
+}
+
+impl RivalAlarms {
+    /// How many of so many cases each rival rejected, in the order of [`RIVALS`].
+    pub fn of(rejected: impl IntoIterator<Item = u64>, cases: u64) -> Vec<RivalAlarms> {
+        let alarms = RIVALS.iter().zip(rejected);
+        alarms.map(|(rival, rejected)| RivalAlarms { name: rival.name(), about: rival.about(), rejected, cases }).collect()
+    }
 }

@@ -5,7 +5,7 @@ use super::hunt::{Failing, next_failing};
 use crate::finding::Finding;
 use crate::shrink::{BUDGET, shrink};
 use crate::subject::Subject;
-use crate::subject::attention::cause::Cause;
+use crate::subject::attention::cause_kind::CauseKind;
 use crate::subject::attention::check::Scratch;
 use crate::subject::attention::explain::explain;
 use crate::subject::attention::file;
@@ -13,8 +13,9 @@ use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::text;
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::subject::attention::{Attention, Problem};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::time::Instant;
 
 /// Findings that are shrunk, at most, where the first does not end as small as the catalogue's case: a greedy shrinker ends at
@@ -30,8 +31,23 @@ const FURTHER: (u64, usize) = (2000, 100);
 /// The parts of a size.
 const SIZE: [&str; 7] = ["lengths", "sequences", "heads", "head dims", "knobs", "values", "labels"];
 
+/// What is reported as the cause of a failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reported {
+    /// Which of the four.
+    pub kind: CauseKind,
+    /// The cause and what it rests on, in words.
+    pub words: String,
+}
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
 /// A shrunk case.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Small {
     /// Its size, as shrinking compares it.
     pub size: Vec<u64>,
@@ -40,7 +56,7 @@ pub struct Small {
     /// The failure that it keeps.
     pub signature: String,
     /// What is reported as its cause.
-    pub cause: Option<Cause>,
+    pub cause: Option<Reported>,
     /// The case as a file that replays.
     pub text: String,
     /// Findings that were shrunk.
@@ -86,6 +102,7 @@ pub(super) fn small(attention: &Attention, mutant: Mutant, first: Failing, setti
     let signature = finding.signature();
     let whole = file::replayed(&attention.pair, &trial, &finding);
     let cause = explain(&attention.pair, &whole, "small.case", Some(&signature)).cause;
+    let cause = cause.map(|cause| Reported { kind: cause.kind, words: cause.to_string() });
     let comment = format!("{mutant}: {}", mutant.entry().edit);
     Some(Small {
         words: words(&trial.case.problem),

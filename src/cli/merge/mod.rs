@@ -1,0 +1,90 @@
+//! `lastbit merge`: the shards of a job, joined into what one run writes. One file for each job that can be spread over machines.
+
+mod fuzz;
+pub(super) mod shards;
+
+use super::fuzz::Format;
+use super::{Failure, power};
+use crate::external::name::Consent;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// The folders of all shards, in any order
+    #[arg(required = true, value_name = "DIR")]
+    shards: Vec<PathBuf>,
+    /// Folder of the joined run, for shards of fuzz; an earlier run there becomes DIR.old
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// File of the joined result: of power the JSON object, - is stdout in place of the table
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Training kernel, where shards of fuzz ran one from outside: what they kept is run again, and a folder starts no program
+    #[arg(long, value_name = "K")]
+    train: Option<String>,
+    /// Inference kernel, likewise
+    #[arg(long, value_name = "K")]
+    infer: Option<String>,
+    /// Exit 1 where a smaller share of the mutants is killed (power)
+    #[arg(long, value_name = "SHARE", value_parser = power::share)]
+    floor: Option<f64>,
+    /// What stdout gets of shards of fuzz
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+}
+
+/// A job that can be spread over machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fuzz,
+    Power,
+}
+
+impl Kind {
+    fn of(folder: &std::path::Path) -> Result<Kind, Failure> {
+        if fuzz::is_shard(folder) {
+            Ok(Kind::Fuzz)
+        } else if power::is_shard(folder) {
+            Ok(Kind::Power)
+        } else {
+            Err(Failure::Usage(format!(
+                "{}: is no folder of a shard; give the folders that runs with --shard wrote",
+                folder.display()
+            )))
+        }
+    }
+}
+
+pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
+    let kind = Kind::of(&options.shards[0])?;
+    for folder in &options.shards {
+        let other = Kind::of(folder)?;
+        if other != kind {
+            let (first, folder) = (options.shards[0].display(), folder.display());
+            return Err(Failure::Usage(format!(
+                "{folder}: job: is {other:?}, that of {first} is {kind:?}; join one job at a time"
+            )));
+        }
+    }
+    let not_for = |name: &str, given: bool, why: &str| match given {
+        true => Err(Failure::Usage(format!("{name}: not for shards of {kind:?}; {why}"))),
+        false => Ok(()),
+    };
+    match kind {
+        Kind::Fuzz => {
+            not_for("--output", options.output.is_some(), "name the folder of the joined run with --out")?;
+            not_for("--floor", options.floor.is_some(), "leave it out")?;
+            let Some(out) = &options.out else {
+                return Err(Failure::Usage("--out: is missing; name the folder of the joined run".into()));
+            };
+            let kernels = [options.train.clone(), options.infer.clone()];
+            fuzz::run(&options.shards, out, kernels, options.format, consent)
+        }
+        Kind::Power => {
+            not_for("--out", options.out.is_some(), "name the file of the JSON object with --output")?;
+            not_for("--train, --infer", options.train.is_some() || options.infer.is_some(), "leave them out")?;
+            power::merge(&options.shards, options.output.as_deref(), options.floor)
+        }
+    }
+}
