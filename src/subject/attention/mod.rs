@@ -1,6 +1,7 @@
 //! Attention: a whole-sequence training path against a paged, stepwise inference path.
 
 pub mod accuracy;
+pub mod battery;
 pub mod capabilities;
 pub mod captured;
 mod case;

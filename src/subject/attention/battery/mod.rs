@@ -1,0 +1,3 @@
+//! What a battery runs: cases that are chosen, not drawn.
+
+pub mod space;
