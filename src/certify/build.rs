@@ -44,7 +44,7 @@ pub struct Asked<'a> {
     pub waivers: Vec<Waiver>,
     /// An earlier certificate, for [`Claim::VersionEqual`].
     pub previous: Option<Certificate>,
-    /// Threads for shrinking. No result depends on it.
+    /// Threads for shrinking. No result depends on it. 0: no counterexamples are made.
     pub jobs: usize,
 }
 
@@ -199,7 +199,7 @@ impl Sums {
                 count(skips, reason);
             }
         }
-        self.counting.add(&trial.case, record, part, &work.claims);
+        self.counting.add(work, &trial.case, record, part);
         for (&claim, sum) in &mut self.claims {
             let it = evidence(claim, record, part);
             sum.cases += u64::from(it.elements > 0 || it.failed);
@@ -288,17 +288,18 @@ impl Sums {
 
     fn statement(mut self, asked: &Asked<'_>) -> Statement {
         let work = asked.work;
-        let examples = self.counterexamples(asked);
+        let examples = if asked.jobs > 0 { self.counterexamples(asked) } else { Vec::new() };
         let missing: Vec<String> = match work.battery.cases(Part::Random) {
             0 => Vec::new(),
             _ => work.battery.attention.asked().missing(&self.reach).iter().map(|it| it.name().to_owned()).collect(),
         };
-        let coverage = std::mem::replace(&mut self.counting, Counting::new(work)).finish();
+        let coverage = std::mem::replace(&mut self.counting, Counting::new(work)).finish(work);
+        let uncovered = coverage.pairs.valid - coverage.pairs.covered;
         let claims: Vec<ClaimResult> = work
             .claims
             .iter()
             .map(|&claim| {
-                let (status, reason) = self.decide(claim, asked, &missing);
+                let (status, reason) = self.decide(claim, asked, &missing, uncovered);
                 let sum = &self.claims[&claim];
                 let own = examples.iter().filter(|it| it.claims.iter().any(|name| name == claim.name()));
                 let waiver = asked.waivers.iter().find(|it| status == Status::Fail && it.claim == claim.name());
@@ -365,7 +366,7 @@ impl Sums {
     }
 
     /// A claim's status, and why.
-    fn decide(&self, claim: Claim, asked: &Asked<'_>, missing: &[String]) -> (Status, String) {
+    fn decide(&self, claim: Claim, asked: &Asked<'_>, missing: &[String], uncovered: u64) -> (Status, String) {
         if claim == Claim::VersionEqual {
             return self.version_equal(asked);
         }
@@ -386,6 +387,9 @@ impl Sums {
         }
         if !missing.is_empty() {
             reasons.push(format!("never reached: {}", missing.join(", ")));
+        }
+        if uncovered > 0 {
+            reasons.push(format!("{uncovered} pairs of knob values were not covered"));
         }
         if !self.not_run.is_empty() && claim != Claim::RejectsOrCorrect {
             reasons.push(format!("not run: {}", words(&self.not_run)));

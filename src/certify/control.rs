@@ -88,7 +88,8 @@ impl Disturbed {
                 }
             }
             Claim::RejectsOrCorrect => o.bits.fill(dtype.nan_bits()),
-            Claim::PositionInvariant => {
+            // The neighbours that a relation brings come first.
+            Claim::PositionInvariant | Claim::SplitInvariant => {
                 if let Some(bits) = o.bits.iter_mut().rev().find(is_number) {
                     *bits = dtype.next_up(*bits);
                 }

@@ -1,12 +1,13 @@
 //! What the cases covered, counted from the cases that ran.
 
-use super::certificate::{Boundary, Counts, Coverage, LengthBin, Map};
+use super::certificate::{Boundary, Counts, Coverage, LengthBin, Map, Ways};
 use super::claim::Claim;
 use super::record::CaseRecord;
 use super::work::Work;
 use crate::subject::attention::battery::Part;
 use crate::subject::attention::{Anchor, Cache, Case, Data, TrainLayout};
-use std::collections::BTreeMap;
+use crate::subject::attention::battery::space::{self, Row};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages and blocks that lengths are looked at around, besides those of the kernels.
 const USUAL: [u32; 3] = [16, 64, 128];
@@ -17,6 +18,8 @@ pub(super) struct Counting {
     sizes: Vec<(String, u32)>,
     maps: BTreeMap<(usize, String, String), [u64; 3]>,
     lengths: BTreeMap<u32, LengthBin>,
+    /// Knob values of the cases that ran.
+    rows: BTreeSet<Row>,
 }
 
 /// The tables: what stands down the side, and across.
@@ -37,18 +40,18 @@ impl Counting {
     pub(super) fn new(work: &Work) -> Counting {
         let mut sizes: Vec<(String, u32)> = work.battery.granules().iter().map(|&g| (format!("block {g}"), g)).collect();
         sizes.extend(USUAL.iter().filter(|g| !work.battery.granules().contains(g)).map(|&g| (format!("page {g}"), g)));
-        Counting { coverage: Coverage::default(), sizes, maps: BTreeMap::new(), lengths: BTreeMap::new() }
+        Counting { coverage: Coverage::default(), sizes, maps: BTreeMap::new(), lengths: BTreeMap::new(), rows: BTreeSet::new() }
     }
 
-    /// Takes a case in. `claims` are those of the battery.
-    pub(super) fn add(&mut self, case: &Case, record: &CaseRecord, part: Part, claims: &[Claim]) {
+    /// Takes a case in.
+    pub(super) fn add(&mut self, work: &Work, case: &Case, record: &CaseRecord, part: Part) {
         let kv = longest(case);
         let place = if !record.failures.is_empty() { 1 } else { usize::from(!record.is_match()) * 2 };
         let length = self.lengths.entry(bin(kv)).or_insert(LengthBin { up_to: bin(kv), ..LengthBin::default() });
         length.cases += 1;
         length.failed += u64::from(!record.failures.is_empty());
         length.mismatched += u64::from(record.pair[1] > 0);
-        for &claim in claims {
+        for &claim in &work.claims {
             let evidence = evidence(claim, record, part);
             if evidence.elements > 0 || evidence.failed {
                 let place = usize::from(evidence.failed);
@@ -77,6 +80,7 @@ impl Counting {
         let heads = format!("{} KV x {}", problem.kv_heads(), problem.group_ids.len());
         self.count(3, heads, format!("to {:>3}", problem.d_qk.max(problem.d_v).next_power_of_two()), place);
         if record.has_run() {
+            self.rows.insert(work.battery.space().read(case));
             self.features(case, format, cache, layout, kv);
         }
     }
@@ -162,7 +166,10 @@ impl Counting {
         }
     }
 
-    pub(super) fn finish(mut self) -> Coverage {
+    pub(super) fn finish(mut self, work: &Work) -> Coverage {
+        let space = work.battery.space();
+        self.coverage.pairs = ways(space.ways(2, &self.rows));
+        self.coverage.triples = (work.battery.cases(Part::Triples) > 0).then(|| ways(space.ways(3, &self.rows)));
         self.coverage.lengths = self.lengths.into_values().collect();
         for (n, (down, across)) in MAPS.into_iter().enumerate() {
             let of = |keep: fn(&(usize, String, String)) -> &String| {
@@ -183,6 +190,11 @@ impl Counting {
         }
         self.coverage
     }
+}
+
+fn ways(it: space::Ways) -> Ways {
+    let space::Ways { knobs, all, excluded, valid, covered, missing } = it;
+    Ways { knobs, all, excluded, valid, covered, missing }
 }
 
 /// A length's bin in words, which sort as the lengths do.

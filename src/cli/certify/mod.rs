@@ -6,7 +6,6 @@ pub(super) mod written;
 
 use super::shard::Shard;
 use super::{Failure, job_count, pins};
-use crate::certify::certificate::Environment;
 use crate::external::name::Consent;
 use crate::subject::attention::battery::Size;
 use clap::{Args, ValueEnum};
@@ -90,7 +89,7 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         return Ok(crate::exit_code::MATCH);
     }
     let Ready { work, kernels } = ready;
-    let environment = Environment { shards: 1, ..written::environment(&kernels, &work, &[journal.state()]) };
+    let environment = written::environment(&work, &[journal.state()]);
     let records = || journal::records(journal.path(), journal.state());
     written::write(&work, kernels, terms, &options.output, records, environment, jobs, options.format)
 }

@@ -24,9 +24,9 @@ pub(in crate::cli) struct Terms {
     /// An earlier certificate: adds the claim version_equal
     #[arg(long, value_name = "CERT")]
     pub(in crate::cli) previous: Option<PathBuf>,
-    /// Share of the planted faults that must be found, or no claim passes [default: 1.0; quick 0.8]
+    /// Share of the planted faults that must be found: below it no claim of a certificate passes [default: 1.0; quick 0.8]; exit 1 (power)
     #[arg(long, value_name = "SHARE", value_parser = power::share)]
-    floor: Option<f64>,
+    pub(in crate::cli) floor: Option<f64>,
     /// Accepted failures: claim, issue, until
     #[arg(long, value_name = "FILE.toml")]
     waivers: Option<PathBuf>,
@@ -64,9 +64,8 @@ impl Terms {
 }
 
 /// Where the battery ran.
-pub(in crate::cli) fn environment(kernels: &[KernelText; 2], work: &Work, runs: &[&Checkpoint]) -> Environment {
+pub(in crate::cli) fn environment(work: &Work, runs: &[&Checkpoint]) -> Environment {
     let pair = &work.battery.attention.pair;
-    let _ = kernels;
     let program = std::env::current_exe().and_then(std::fs::read).map(sha256).unwrap_or_default();
     Environment {
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),

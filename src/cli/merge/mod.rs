@@ -1,8 +1,11 @@
 //! `lastbit merge`: the shards of a job, joined into what one run writes. One file for each job that can be spread over machines.
 
+mod certify;
 mod fuzz;
 pub(super) mod shards;
 
+use super::certify::journal::is_certify;
+use super::certify::written::Terms;
 use super::fuzz::Format;
 use super::{Failure, power};
 use crate::external::name::Consent;
@@ -26,9 +29,14 @@ pub(super) struct Options {
     /// Inference kernel, likewise
     #[arg(long, value_name = "K")]
     infer: Option<String>,
-    /// Exit 1 where a smaller share of the mutants is killed (power)
-    #[arg(long, value_name = "SHARE", value_parser = power::share)]
-    floor: Option<f64>,
+    /// Captured tensors, where shards of certify had them and they are not where they were
+    #[arg(long, value_name = "FILE.safetensors")]
+    data: Option<PathBuf>,
+    /// Threads for shrinking what a certificate keeps [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    #[command(flatten)]
+    terms: Terms,
     /// What stdout gets of shards of fuzz
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
@@ -39,11 +47,14 @@ pub(super) struct Options {
 enum Kind {
     Fuzz,
     Power,
+    Certify,
 }
 
 impl Kind {
     fn of(folder: &std::path::Path) -> Result<Kind, Failure> {
-        if fuzz::is_shard(folder) {
+        if is_certify(folder) {
+            Ok(Kind::Certify)
+        } else if fuzz::is_shard(folder) {
             Ok(Kind::Fuzz)
         } else if power::is_shard(folder) {
             Ok(Kind::Power)
@@ -74,17 +85,24 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     match kind {
         Kind::Fuzz => {
             not_for("--output", options.output.is_some(), "name the folder of the joined run with --out")?;
-            not_for("--floor", options.floor.is_some(), "leave it out")?;
+            not_for("--floor", options.terms.floor.is_some(), "leave it out")?;
             let Some(out) = &options.out else {
                 return Err(Failure::Usage("--out: is missing; name the folder of the joined run".into()));
             };
             let kernels = [options.train.clone(), options.infer.clone()];
             fuzz::run(&options.shards, out, kernels, options.format, consent)
         }
+        Kind::Certify => {
+            not_for("--out", options.out.is_some(), "name the certificate with --output")?;
+            let Some(output) = &options.output else {
+                return Err(Failure::Usage("--output: is missing; name the certificate".into()));
+            };
+            certify::run(options, output, consent)
+        }
         Kind::Power => {
             not_for("--out", options.out.is_some(), "name the file of the JSON object with --output")?;
             not_for("--train, --infer", options.train.is_some() || options.infer.is_some(), "leave them out")?;
-            power::merge(&options.shards, options.output.as_deref(), options.floor)
+            power::merge(&options.shards, options.output.as_deref(), options.terms.floor)
         }
     }
 }

@@ -2,6 +2,7 @@
 //! stratum and its index, so that any machine can make any of them.
 
 mod kept;
+pub mod space;
 mod splits;
 
 pub use kept::{Kept, kept};
@@ -13,8 +14,10 @@ use super::trial::{Checks, RelationSet, Trial};
 use super::{Attention, Case};
 use crate::source::{Stream, mix};
 use crate::subject::Subject;
+use space::{Row, Space};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// Grows whenever the cases or the claims of a battery change.
 pub const VERSION: u32 = 1;
@@ -161,6 +164,10 @@ pub struct Battery {
     kept: Vec<Kept>,
     granules: Vec<u32>,
     head_dims: Vec<u32>,
+    /// Made when first needed: it takes a second.
+    space: OnceLock<Space>,
+    rows: [OnceLock<Vec<Row>>; 2],
+    boundary: OnceLock<Vec<Case>>,
 }
 
 impl Battery {
@@ -183,7 +190,23 @@ impl Battery {
             granules,
             head_dims,
             attention: plain,
+            space: OnceLock::new(),
+            rows: [const { OnceLock::new() }; 2],
+            boundary: OnceLock::new(),
         }
+    }
+
+    /// The knobs that [`Part::Pairs`] and [`Part::Triples`] are over.
+    pub fn space(&self) -> &Space {
+        self.space.get_or_init(|| Space::new(&self.attention))
+    }
+
+    fn rows(&self, t: usize) -> &[Row] {
+        self.rows[t - 2].get_or_init(|| self.space().rows(t))
+    }
+
+    fn boundary(&self) -> &[Case] {
+        self.boundary.get_or_init(|| self.space().boundary_cases())
     }
 
     /// The kernels of a stratum's cases.
@@ -197,7 +220,11 @@ impl Battery {
     /// Cases of a stratum.
     pub fn cases(&self, part: Part) -> u64 {
         match part {
-            Part::Pairs | Part::Triples | Part::Boundary => 0,
+            Part::Pairs => self.rows(2).len() as u64,
+            // Some thousand cases: minutes.
+            Part::Triples | Part::Boundary if self.size == Size::Quick => 0,
+            Part::Triples => self.rows(3).len() as u64,
+            Part::Boundary => self.boundary().len() as u64,
             Part::Kept => self.kept.len() as u64,
             Part::Captured if self.captured.is_none() => 0,
             Part::Outside if self.attention.pair.scope().is_everything() => 0,
@@ -212,7 +239,9 @@ impl Battery {
         let all = |set, also| Checks::All { seed, set, also };
         let every = || all(RelationSet::Every, None);
         Some(match part {
-            Part::Pairs | Part::Triples | Part::Boundary => return None,
+            Part::Pairs => Trial::new(self.space().case(&self.rows(2)[index as usize], index), every()),
+            Part::Triples => Trial::new(self.space().case(&self.rows(3)[index as usize], index), every()),
+            Part::Boundary => Trial::new(self.boundary()[index as usize].clone(), every()),
             Part::Splits => {
                 let scope = self.attention.pair.scope();
                 let does = |case: &Case| scope.outside(case).is_none() && self.attention.pins.hold(&case.problem);

@@ -1,0 +1,300 @@
+//! Covering arrays under constraints: few rows in which every allowed combination of `t` values occurs.
+//!
+//! One row after the other: it begins with the first combination that no row has yet, and every other knob takes the value that covers
+//! most of what is left among those with which the row can still be completed. Whether it can is searched depth first, so that a search
+//! without a row is a proof that no row has the combination. (AETG: Cohen, Dalal, Fredman, Patton 1997.)
+
+use crate::source::mix;
+
+/// No value yet.
+pub(super) const OPEN: u8 = u8::MAX;
+
+/// What values of a few knobs may not stand together.
+pub(super) struct Rule {
+    knobs: Vec<usize>,
+    strides: Vec<usize>,
+    /// The digit of a knob without a value.
+    open: Vec<usize>,
+    /// By values of the knobs and one more for none: forbidden whatever the open ones become.
+    forbidden: Vec<bool>,
+    /// Why.
+    pub reason: String,
+}
+
+impl Rule {
+    /// Forbids the combinations of values of `knobs` that `forbids` says.
+    pub fn new(sizes: &[usize], knobs: &[usize], reason: String, forbids: impl Fn(&[usize]) -> bool) -> Rule {
+        let open: Vec<usize> = knobs.iter().map(|&knob| sizes[knob]).collect();
+        let mut strides = vec![1; knobs.len()];
+        for n in (1..knobs.len()).rev() {
+            strides[n - 1] = strides[n] * (open[n] + 1);
+        }
+        let total: usize = open.iter().map(|size| size + 1).product();
+        let digits = |at: usize| -> Vec<usize> { (0..open.len()).map(|n| at / strides[n] % (open[n] + 1)).collect() };
+        let mut forbidden: Vec<bool> = (0..total)
+            .map(|at| {
+                let values = digits(at);
+                values.iter().zip(&open).all(|(value, open)| value < open) && forbids(&values)
+            })
+            .collect();
+        // Knob by knob: open is forbidden where every value is.
+        for n in 0..open.len() {
+            for at in 0..total {
+                if at / strides[n] % (open[n] + 1) == open[n] {
+                    forbidden[at] = (1..=open[n]).all(|back| forbidden[at - back * strides[n]]);
+                }
+            }
+        }
+        Rule { knobs: knobs.to_vec(), strides, open, forbidden, reason }
+    }
+
+    /// Whether a row, some of it open, cannot be completed under this rule alone.
+    fn forbids(&self, row: &[u8]) -> bool {
+        let digit = |n: usize| match row[self.knobs[n]] {
+            OPEN => self.open[n],
+            value => usize::from(value),
+        };
+        self.forbidden[(0..self.knobs.len()).map(|n| self.strides[n] * digit(n)).sum::<usize>()]
+    }
+}
+
+/// Knobs by their number of values, and what may not stand together.
+pub(super) struct Constraints {
+    pub sizes: Vec<usize>,
+    rules: Vec<Rule>,
+    /// The rules that name a knob.
+    of_knob: Vec<Vec<usize>>,
+    /// The knobs that share a rule with a knob.
+    near: Vec<Vec<usize>>,
+    /// The knobs that share a rule with any other, the most tied first.
+    tied: Vec<usize>,
+}
+
+impl Constraints {
+    pub fn new(sizes: Vec<usize>, rules: Vec<Rule>) -> Constraints {
+        // A rule that forbids nothing only costs time.
+        let rules: Vec<Rule> = rules.into_iter().filter(|rule| rule.forbidden.contains(&true)).collect();
+        let of_knob: Vec<Vec<usize>> =
+            (0..sizes.len()).map(|knob| (0..rules.len()).filter(|&n| rules[n].knobs.contains(&knob)).collect()).collect();
+        let near: Vec<Vec<usize>> = of_knob
+            .iter()
+            .enumerate()
+            .map(|(knob, of)| {
+                let mut near: Vec<usize> = of.iter().flat_map(|&n| rules[n].knobs.iter().copied()).collect();
+                near.sort_unstable();
+                near.dedup();
+                near.retain(|&it| it != knob);
+                near
+            })
+            .collect();
+        let mut tied: Vec<usize> = (0..sizes.len()).filter(|&knob| !near[knob].is_empty()).collect();
+        tied.sort_by_key(|&knob| usize::MAX - near[knob].len());
+        Constraints { sizes, rules, of_knob, near, tied }
+    }
+
+    /// The first rule that a row with open knobs breaks.
+    pub fn broken(&self, row: &[u8]) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.forbids(row))
+    }
+
+    fn allows(&self, row: &[u8], knob: usize) -> bool {
+        self.of_knob[knob].iter().all(|&n| !self.rules[n].forbids(row))
+    }
+
+    /// Whether every open neighbour of a knob still has a value.
+    fn looks_ahead(&self, row: &mut [u8], knob: usize) -> bool {
+        self.near[knob].iter().all(|&other| {
+            row[other] != OPEN
+                || (0..self.sizes[other]).any(|value| {
+                    row[other] = value as u8;
+                    let allowed = self.allows(row, other);
+                    row[other] = OPEN;
+                    allowed
+                })
+        })
+    }
+
+    /// Whether some row has what is given: a depth-first search over the knobs that rules tie together. Where it ends without a row,
+    /// none has it.
+    fn possible(&self, given: &[u8]) -> bool {
+        let mut row = given.to_vec();
+        self.broken(&row).is_none() && self.search(&mut row, &self.tied)
+    }
+
+    fn search(&self, row: &mut [u8], order: &[usize]) -> bool {
+        let Some((&knob, rest)) = order.split_first() else { return true };
+        if row[knob] != OPEN {
+            return self.looks_ahead(row, knob) && self.search(row, rest);
+        }
+        for value in 0..self.sizes[knob] as u8 {
+            row[knob] = value;
+            if self.allows(row, knob) && self.looks_ahead(row, knob) && self.search(row, rest) {
+                return true;
+            }
+        }
+        row[knob] = OPEN;
+        false
+    }
+
+    /// Fills what is open in `order`, each knob with the first value that `prefer` names and that some row has. The row must be
+    /// [possible](Self::possible).
+    fn fill(&self, row: &mut [u8], order: &[usize], mut prefer: impl FnMut(&[u8], usize) -> Vec<u8>) {
+        for &knob in order.iter() {
+            if row[knob] != OPEN {
+                continue;
+            }
+            for value in prefer(row, knob) {
+                row[knob] = value;
+                if self.allows(row, knob) && (self.near[knob].is_empty() || self.possible(row)) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// All combinations of `t` values, numbered.
+pub(super) struct Combinations {
+    sizes: Vec<usize>,
+    /// Knobs of each group of `t`, ascending, and the number of its first combination.
+    groups: Vec<(Vec<usize>, usize)>,
+    /// The number of the first combination of a group, by its knobs as digits.
+    first: Vec<usize>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Combinations {
+    /// Those of two or three.
+    pub fn new(sizes: &[usize], t: usize) -> Combinations {
+        let knobs = sizes.len();
+        let (mut groups, mut first, mut count) = (Vec::new(), vec![usize::MAX; knobs.pow(t as u32)], 0);
+        let mut group: Vec<usize> = (0..t).collect();
+        while group.last().is_some_and(|&last| last < knobs) {
+            first[group.iter().fold(0, |at, &knob| at * knobs + knob)] = count;
+            groups.push((group.clone(), count));
+            count += group.iter().map(|&knob| sizes[knob]).product::<usize>();
+            // The next group in order.
+            let Some(n) = (0..t).rev().find(|&n| group[n] < knobs - (t - n)) else { break };
+            group[n] += 1;
+            for later in n + 1..t {
+                group[later] = group[later - 1] + 1;
+            }
+        }
+        Combinations { sizes: sizes.to_vec(), groups, first, count }
+    }
+
+    /// Its knobs and values.
+    pub fn of(&self, number: usize) -> Vec<(usize, u8)> {
+        let group = self.groups.partition_point(|(_, first)| *first <= number) - 1;
+        let (knobs, first) = &self.groups[group];
+        let mut left = number - first;
+        let mut values: Vec<(usize, u8)> = Vec::with_capacity(knobs.len());
+        for &knob in knobs.iter().rev() {
+            values.push((knob, (left % self.sizes[knob]) as u8));
+            left /= self.sizes[knob];
+        }
+        values.reverse();
+        values
+    }
+
+    /// The number of a pair; knobs ascending.
+    fn pair(&self, row: &[u8], a: usize, b: usize) -> usize {
+        self.first[a * self.sizes.len() + b] + usize::from(row[a]) * self.sizes[b] + usize::from(row[b])
+    }
+
+    /// The number of a triple; knobs ascending.
+    fn triple(&self, row: &[u8], a: usize, b: usize, c: usize) -> usize {
+        let knobs = self.sizes.len();
+        let values = (usize::from(row[a]) * self.sizes[b] + usize::from(row[b])) * self.sizes[c] + usize::from(row[c]);
+        self.first[(a * knobs + b) * knobs + c] + values
+    }
+
+    fn t(&self) -> usize {
+        self.groups.first().map_or(0, |(knobs, _)| knobs.len())
+    }
+
+    /// Every combination of a row that holds one knob's value, as far as the others have values.
+    fn with(&self, row: &[u8], knob: usize, mut each: impl FnMut(usize)) {
+        let there: Vec<usize> = (0..row.len()).filter(|&other| other != knob && row[other] != OPEN).collect();
+        match self.t() {
+            2 => there.iter().for_each(|&other| each(self.pair(row, knob.min(other), knob.max(other)))),
+            3 => {
+                for (n, &b) in there.iter().enumerate() {
+                    for &c in &there[n + 1..] {
+                        each(match (knob < b, knob < c) {
+                            (true, _) => self.triple(row, knob, b, c),
+                            (false, true) => self.triple(row, b, knob, c),
+                            (false, false) => self.triple(row, b, c, knob),
+                        });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Every combination of a row, as far as it has values.
+    pub fn all(&self, row: &[u8], mut each: impl FnMut(usize)) {
+        for (knobs, _) in &self.groups {
+            match knobs[..] {
+                [a, b] if row[a] != OPEN && row[b] != OPEN => each(self.pair(row, a, b)),
+                [a, b, c] if row[a] != OPEN && row[b] != OPEN && row[c] != OPEN => each(self.triple(row, a, b, c)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A covering array: rows in which every combination occurs that any row can have.
+pub(super) struct Array {
+    pub rows: Vec<Vec<u8>>,
+    pub combinations: Combinations,
+    /// Whether a row has it, by number. Those that none has are impossible.
+    pub valid: Vec<bool>,
+}
+
+/// Makes one for `t` of 2 or 3; the same on every run.
+pub(super) fn cover(constraints: &Constraints, t: usize) -> Array {
+    let sizes = &constraints.sizes;
+    let combinations = Combinations::new(sizes, t);
+    let row_of = |number: usize| {
+        let mut row = vec![OPEN; sizes.len()];
+        combinations.of(number).iter().for_each(|&(knob, value)| row[knob] = value);
+        row
+    };
+    // What a rule forbids can be no gain.
+    let mut wanted: Vec<bool> = (0..combinations.count).map(|number| constraints.broken(&row_of(number)).is_none()).collect();
+    let mut valid = vec![false; combinations.count];
+    let mut rows: Vec<Vec<u8>> = Vec::new();
+    for number in 0..combinations.count {
+        if !wanted[number] {
+            continue;
+        }
+        let mut row = row_of(number);
+        if !constraints.possible(&row) {
+            wanted[number] = false;
+            continue;
+        }
+        let turn = rows.len() as u64;
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.sort_by_key(|&knob| mix(turn, knob as u64));
+        let mut scratch = row.clone();
+        constraints.fill(&mut row, &order, |row, knob| {
+            scratch.copy_from_slice(row);
+            let mut ranked: Vec<(u32, u64, u8)> = (0..sizes[knob] as u8)
+                .map(|value| {
+                    scratch[knob] = value;
+                    let mut gain = 0;
+                    combinations.with(&scratch, knob, |it| gain += u32::from(wanted[it]));
+                    (u32::MAX - gain, mix(mix(turn, knob as u64), u64::from(value)), value)
+                })
+                .collect();
+            ranked.sort_unstable();
+            ranked.into_iter().map(|(.., value)| value).collect()
+        });
+        combinations.all(&row, |it| (wanted[it], valid[it]) = (false, true));
+        rows.push(row);
+    }
+    Array { rows, combinations, valid }
+}
