@@ -224,4 +224,42 @@ mod tests {
             assert_eq!(exact_sum(terms.iter().copied()).to_rational().unwrap(), expected);
         }
     }
+
+    fn capped(before: f64, bias: f64) -> Score {
+        Score::Capped { before: Float::with_val(BITS, before), bias: Float::with_val(BITS, bias) }
+    }
+
+    #[test]
+    fn capped_scores() {
+        for (before, bias, cap) in [(1.0, 0.5, 2.0), (-3.0, 0.25, 0.5), (700.0, -2.0, 30.0)] {
+            let score = capped(before, bias).evaluate(100, cap).to_f64();
+            let expected = cap * f64::tanh(before / cap) - bias;
+            assert!((score - expected).abs() < 1e-14, "{score} for {expected}");
+        }
+    }
+
+    /// Weights are held against the largest score, which of capped and other scores need not be the last; and are made anew where
+    /// another precision is asked for.
+    #[test]
+    fn weights_of_groups() {
+        let group = |score| Group { score, count: 1, members: 0..0 };
+        for (first, second, max) in [(0.0, -1.0, 0.0), (0.0, 1.0, f64::tanh(1.0)), (3.0, 0.5, 3.0)] {
+            let groups = vec![group(Score::Exact(Float::with_val(BITS, first))), group(capped(second, 0.0))];
+            let mut exact = Exact { groups, order: Vec::new(), group_of: vec![1, 0], cap: 1.0, weights: None };
+            let scores = [first, f64::tanh(second)];
+            for precision in [64, 300] {
+                let weights = exact.weights(precision);
+                assert!((weights.max.to_f64() - max).abs() < 1e-15);
+                for (weight, score) in weights.values.iter().zip(scores) {
+                    assert_eq!(weight.prec(), precision);
+                    assert!((weight.to_f64() - (score - max).exp()).abs() < 1e-15, "{weight}");
+                }
+            }
+            let (distances, largest) = exact.distances();
+            assert!((largest - max).abs() < 1e-15);
+            for (distance, score) in distances.iter().zip([scores[1], scores[0]]) {
+                assert!((distance - (score - max)).abs() < 1e-15);
+            }
+        }
+    }
 }
