@@ -262,4 +262,47 @@ mod tests {
             }
         }
     }
+
+    /// A two-sum leaves nothing out, and its first part is the rounded sum.
+    #[test]
+    fn two_sums() {
+        for a in [1.0, -3.5, 1e16, -0.1, 0.0, 1e-300] {
+            for b in [1.0, 1e-3, -1e16, 0.3, 2f64.powi(60), -1e-300] {
+                let (sum, rest) = two_sum(a, b);
+                assert_eq!(sum, a + b);
+                let exact = |x: f64, y: f64| Float::with_val(BITS, x) + y;
+                assert_eq!(exact(sum, rest), exact(a, b), "{a} + {b}");
+            }
+        }
+    }
+
+    /// Scale, bias and cap of one key, three positions away.
+    #[test]
+    fn the_score_of_a_key() {
+        let row = |cap, slope| Row {
+            q: &[2.0],
+            k: &[3.0],
+            v: &[1.0],
+            n: 1,
+            d_qk: 1,
+            d_v: 1,
+            first: 2,
+            position: 5,
+            scale: 0.5,
+            cap,
+            slope,
+            sink: None,
+            out: crate::number::Dtype::F32,
+            v_max: 1.0,
+            broken: false,
+            look_at_v: false,
+            offsets: [0; 3],
+        };
+        for (slope, bias) in [(None, 0.0), (Some(0.25), 0.75)] {
+            let Score::Exact(score) = score(&row(None, slope), 0) else { panic!("not capped") };
+            assert_eq!(score, 3.0 - bias);
+            let Score::Capped { before, bias: capped } = super::score(&row(Some(2.0), slope), 0) else { panic!("capped") };
+            assert_eq!((before.to_f64(), capped.to_f64()), (3.0, bias));
+        }
+    }
 }
