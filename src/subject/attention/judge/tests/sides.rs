@@ -121,7 +121,7 @@ fn each_side_has_its_own_bound() {
     assert_eq!(found(&judged_as(&case, [(plain(), None), (narrow, Some(&side))])), [""; 0]);
     assert_eq!(found(&judged_as(&case, [(plain(), Some(&side)); 2])), [place("train"), place("infer")].concat());
     // Partial results in a narrow format cost more where ranks make them.
-    let merged = as_computed_by("ref:aligned,grid.partial_dtype=bf16,grid.context=ring");
+    let merged = as_computed_by("ref:aligned,grid.partial_dtype=bf16,grid.context=ring_lse");
     let mut ranks = case.clone();
     ranks.train.context = Some(ContextParallel { ranks: 2, shards: Shards::Contiguous, length: 1 });
     let verdict = judged_as(&ranks, [(merged, Some(&side)), (merged, Some(&side))]);
@@ -237,7 +237,9 @@ fn rows_without_keys() {
     let mut side = nothing(&case);
     side.lse.bits.fill((-infinity).to_bits());
     let sides = [(declared(EmptyRow::ZeroNegInf), Some(&side)), (declared(EmptyRow::ZeroPosInf), Some(&side))];
-    assert_eq!(found(&judged_as(&case, sides)), ["infer lse seq=0 row=0 head=0 4"]);
+    let verdict = judged_as(&case, sides);
+    assert_eq!(found(&verdict), ["infer lse seq=0 row=0 head=0 4"]);
+    assert_eq!(inaccuracy(&verdict).map(|it| it.judged), Some(4));
     let without = Declared { has_lse: false, ..declared(EmptyRow::ZeroPosInf) };
     let verdict = judged_as(&case, [(without, Some(&side)), (plain(), None)]);
     assert_eq!((found(&verdict), verdict.accuracy.judged), (vec![], 12));
