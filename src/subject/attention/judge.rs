@@ -183,14 +183,18 @@ fn attach(differences: &mut [Difference], problem: &Problem, row: usize, head: u
             let Some(truth) = element.offset.checked_sub(first).and_then(|n| truths.get(n)) else { continue };
             let Answer::Decided(bits) = truth.answer else { continue };
             element.truth = Some(bits);
-            let [a, b] = element.bits.map(|bits| (difference.dtype.to_f64(bits) - truth.value).abs());
+            let [a, b] = element.bits.map(|bits| match difference.dtype.to_f64(bits) {
+                // Of an infinite truth too.
+                value if value == truth.value => 0.0,
+                value => (value - truth.value).abs(),
+            });
             element.nearer = match a.partial_cmp(&b) {
                 // Closer than the truth is known: no side is nearer.
                 Some(_) if (a - b).abs() <= 2.0 * truth.radius && a != b => Nearer::Unknown,
                 Some(std::cmp::Ordering::Less) => Nearer::First,
                 Some(std::cmp::Ordering::Greater) => Nearer::Second,
                 Some(std::cmp::Ordering::Equal) => Nearer::Same,
-                None if a.is_nan() == b.is_nan() => Nearer::Unknown,
+                // Two NaNs are no difference.
                 None if a.is_nan() => Nearer::Second,
                 None => Nearer::First,
             };

@@ -256,7 +256,8 @@ impl Pair {
                 lse.slices(a[1], b[1], row * a[1].len(), |n| produced(row_index(problem, row, n), production));
             }
         };
-        for row in (0..problem.total_q()).filter(|&row| train.present[row] && infer.present[row]) {
+        for row in 0..problem.total_q() {
+            // Training makes every row, once; one that inference does not make has no production.
             let expected = [train.o.row(row), train.lse.row(row)];
             for (production, results) in productions(infer, row).enumerate() {
                 pairs(row, production, expected, results);
@@ -292,12 +293,10 @@ fn has_keys(problem: &Problem, row: usize) -> bool {
     problem.sinks.is_some() || !problem.mask.keys(i, sequence.q, sequence.kv).is_empty()
 }
 
-/// Whether a row with keys has a NaN or an infinity.
+/// Whether a row with keys has a NaN or an infinity. Of the training side: it makes every row.
 fn has_non_finite(problem: &Problem, side: &Produced) -> bool {
     let finite = |dtype: Dtype, bits: &[u32]| bits.iter().all(|&bits| dtype.class(bits).is_finite());
-    (0..problem.total_q())
-        .filter(|&row| side.present[row] && has_keys(problem, row))
-        .any(|row| !finite(problem.out_dtype, side.o.row(row)))
+    (0..problem.total_q()).filter(|&row| has_keys(problem, row)).any(|row| !finite(problem.out_dtype, side.o.row(row)))
 }
 
 /// Names a later production of a row; the first needs no name.
@@ -320,3 +319,6 @@ fn capable(problem: &Problem) -> bool {
     let three = |s: &super::Sequence| (0..s.q).rev().any(|i| problem.mask.keys(i, s.q, s.kv).len() >= 3);
     problem.sequences.iter().any(three)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,5 @@
+mod sides;
+
 use super::*;
 use crate::finding::{Comparison, ELEMENTS_KEPT};
 use crate::source::Stream;
@@ -221,4 +223,91 @@ fn differing_elements_get_their_truth() {
             assert_eq!((elements[0].truth, elements[0].nearer), (None, Nearer::Unknown), "{output}");
         }
     }
+}
+
+/// An infinite truth is as far from every number as from the other infinity, and no distance from itself.
+#[test]
+fn beside_an_infinite_truth() {
+    let problem = case().problem;
+    let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
+    for (bits, nearer) in [
+        ([low, high], Nearer::First),
+        ([high, low], Nearer::Second),
+        ([0.0, low], Nearer::Second),
+        ([low, f32::NAN], Nearer::First),
+        ([f32::NAN, low], Nearer::Second),
+        ([0.0, high], Nearer::Same),
+    ] {
+        let mut comparison = Comparison::new("lse", Dtype::F32, ["train", "infer"]);
+        comparison.slices(&[bits[0].to_bits()], &[bits[1].to_bits()], 0, |_| Index::default());
+        let mut differences = vec![comparison.finish().expect("they differ")];
+        let row = RowTruth { o: vec![known(0.0, 0.0); 3], lse: known(low, 0.0), sums: RowSums::default() };
+        attach(&mut differences, &problem, 0, 0, &row, LseBase::E);
+        assert_eq!(differences[0].elements[0].nearer, nearer, "{bits:?}");
+    }
+}
+
+/// The largest share of a bound is exact, also where it is larger than the one before by a rounding.
+#[test]
+fn the_worst_share_of_one_row() {
+    let case = case();
+    let side = nothing(&case);
+    let implementation = Implementation::reference(Reference::parse("ref:aligned").expect("a kernel's name"));
+    let mut judge = Judge::new(Path::Train, &implementation, &case, &side);
+    let mut tally = Tally::default();
+    let least = 2f64.powi(-50);
+    // Shares of 1/4: each is the error over that.
+    for (error, worst) in
+        [(0.125, 0.5), (0.0625, 0.5), (0.125 + least, 0.5 + 4.0 * least), (0.125, 0.5 + 4.0 * least), (0.25, 1.0)]
+    {
+        let truth = Truth { value: 1.0 - error, radius: 0.0, answer: Answer::Undecided };
+        let it = Measured { output: 0, dtype: Dtype::F32, bits: 1f32.to_bits(), truth: &truth, bound: Bound::Within(0.25) };
+        judge.measure(&mut tally, it, Index::default);
+        assert_eq!(tally.accuracy.worst, worst);
+    }
+    // A bound of zero that is met is no share at all.
+    let it = Measured { output: 0, dtype: Dtype::F32, bits: 1f32.to_bits(), truth: &known(1.0, 0.0), bound: Bound::Within(0.0) };
+    judge.measure(&mut tally, it, Index::default);
+    assert_eq!((tally.accuracy.worst, tally.exceeded), (1.0, false));
+}
+
+/// What only the store can round is right or wrong; counts as of any other result.
+#[test]
+fn stored_values() {
+    let case = case();
+    let side = nothing(&case);
+    let implementation = Implementation::reference(Reference::parse("ref:aligned").expect("a kernel's name"));
+    let one = known(1.0, 0.0);
+    for (value, truth, counts, error) in [
+        (1.0, one, [1, 0, 0], None),
+        (1.25, one, [0, 1, 0], Some(0.25)),
+        (0.5, one, [0, 0, 1], Some(0.5)),
+        (-0.0, known(0.0, 0.0), [1, 0, 0], None),
+        (f32::NAN, one, [0, 0, 0], Some(f64::INFINITY)),
+        (f32::INFINITY, one, [0, 1, 0], Some(f64::INFINITY)),
+        // As far from the truth as that is known.
+        (1.25, known(1.0, 0.25), [0, 0, 0], Some(0.25)),
+        (0.75, known(1.0, 0.25), [0, 0, 0], Some(0.25)),
+    ] {
+        let mut judge = Judge::new(Path::Infer, &implementation, &case, &side);
+        let mut tally = Tally::default();
+        let Answer::Decided(right) = truth.answer else { panic!("decided") };
+        for _ in 0..2 {
+            judge.stored(&mut tally, value.to_bits(), right, &truth, || Index(vec![("n", 1)]));
+        }
+        judge.add(&tally);
+        let mut verdict = Verdict::default();
+        judge.finish(&mut verdict);
+        let it = verdict.accuracy;
+        assert_eq!([it.correctly_rounded, it.above, it.below], counts.map(|count| 2 * count), "{value}");
+        assert_eq!((it.judged, tally.exceeded), (2, error.is_some()), "{value}");
+        let found = inaccuracy(&verdict).map(|it| (it.error, it.bound, it.ulp, it.truth, it.judged, it.exceeding));
+        assert_eq!(found, error.map(|error| (error, 0.0, f64::from(f32::EPSILON), Some(right), 2, 2)), "{value}");
+    }
+}
+
+#[test]
+fn a_bound_in_base_two_is_never_negative() {
+    let bound = in_base_two(Bound::Within(0.0), &known(0.0, 0.0));
+    assert_eq!(bound, Bound::Within(Dtype::F32.least_subnormal()));
 }

@@ -247,4 +247,40 @@ mod tests {
             }
         }
     }
+
+    /// Radii as they are derived: see [`Exact::quotient`], `log_sum` and `total`.
+    #[test]
+    fn radii_are_those_of_the_derivation() {
+        let near = |value: &Float, derived: f64| {
+            let value = value.to_f64();
+            assert!((value - derived).abs() <= derived * 1e-5, "{value:e}, derived {derived:e}");
+        };
+        for keys in [1, 2, 9, 40] {
+            for seed in 0..3 {
+                let (scores, values) = (spread(keys, seed + 7), spread(keys, seed));
+                // Some keys have equal scores.
+                let scores: Vec<f64> = (0..keys).map(|n| scores[n - n % 2] * 4.0).collect();
+                let row = row(&scores, &values, None);
+                let mut exact = Exact::new(&row);
+                let sums = exact.value_sums(&row, 0);
+                let weights: Vec<f64> = exact.weights(300).values.iter().map(Float::to_f64).collect();
+                let counts: Vec<f64> = exact.groups.iter().map(|group| group.count.into()).collect();
+                let total: f64 = weights.iter().zip(&counts).map(|(weight, count)| weight * count).sum();
+                let products: Vec<f64> = weights.iter().zip(&sums).map(|(weight, sum)| weight * sum.to_f64()).collect();
+                let magnitude: f64 = products.iter().map(|it| it.abs()).sum();
+                let output = products.iter().sum::<f64>().abs() / total;
+                for precision in [64, 100] {
+                    let unit = 2f64.powi(1 - precision as i32);
+                    let many = (weights.len() + 8) as f64 * unit;
+                    let (sum, error) = exact.total(precision);
+                    near(&sum, total);
+                    near(&error, many * total);
+                    let ball = exact.quotient(&sums, precision);
+                    near(&ball.radius, ((many * magnitude + output * many * total) / total + output * unit) * 1.001);
+                    let ball = exact.log_sum(precision);
+                    near(&ball.radius, (many + (total.ln() + 1.0) * unit) * 1.001);
+                }
+            }
+        }
+    }
 }

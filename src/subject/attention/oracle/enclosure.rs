@@ -188,11 +188,9 @@ impl Enclosure {
     /// Quotients and log-sum-exp with their radii.
     pub fn finish(&mut self, row: &Row) {
         let (total, total_error) = (self.total, self.total_error);
+        // Every weight that counts errs by less than 2^-19 of itself.
         let room = total - total_error;
-        // Written so that a NaN fails too.
-        if !(room > 0.5 * total && total.is_finite()) {
-            return self.give_up(row.d_v);
-        }
+        debug_assert!(room > 0.5 * total && total.is_finite(), "{total} +- {total_error}");
         let underflow = (row.n + 1) as f64 * UNDERFLOW * (row.v_max + 1.0);
         let inverse = 1.0 / room;
         for (y, r) in self.output.iter_mut().zip(&mut self.radius) {
@@ -379,7 +377,190 @@ mod tests {
             let (capped, bound) = softcap(score, 30.0, 1.0, false);
             assert_eq!(capped, score.signum());
             assert!(bound < 1e-14, "{bound}");
+            assert!(softcap(score, 0.5, 1.0, false).1 < 1e-14);
             assert!(softcap(score, 30.0, 1.0, true).1 >= 30.0);
         }
+    }
+
+    /// Numbers in -1..1 that fill a significand.
+    fn spread(count: usize, seed: usize) -> Vec<f64> {
+        let golden = 0.618_033_988_749_894_9;
+        (0..count).map(|n| ((n as f64 + 1.0) * golden + seed as f64 * 0.377).fract() * 2.0 - 1.0).collect()
+    }
+
+    fn row<'a>([q, k, v]: [&'a [f64]; 3], n: usize) -> Row<'a> {
+        let (d_qk, d_v) = (q.len(), v.len() / n);
+        Row {
+            q,
+            k,
+            v,
+            n,
+            d_qk,
+            d_v,
+            first: 2,
+            position: n as i64 + 1,
+            scale: 0.75,
+            cap: None,
+            slope: None,
+            sink: None,
+            out: crate::number::Dtype::F32,
+            v_max: 1.0,
+            broken: false,
+            look_at_v: false,
+            offsets: [0; 3],
+        }
+    }
+
+    /// But for the slack and for underflow.
+    #[track_caller]
+    fn near(value: f64, derived: f64) {
+        assert!((value - derived).abs() <= derived.abs() * 1e-8, "{value:e}, derived {derived:e}");
+    }
+
+    #[test]
+    fn heights_of_sums() {
+        for (terms, height) in [(0, 0.0), (1, 1.0), (32, 32.0), (33, 33.0), (34, 33.0), (64, 34.0), (1000, 63.0)] {
+            assert_eq!(key_height(terms), height, "{terms} keys");
+        }
+        for (d, height) in [(0, 0.0), (3, 3.0), (8, 8.0), (9, 8.0), (64, 15.0), (100, 19.0)] {
+            assert_eq!(dot_height(d), height, "{d} lanes");
+        }
+    }
+
+    /// Every number and every radius, recomputed from the analysis above in the order in which it is written there: of short rows and
+    /// long ones, with errors of scores that are nothing and that are all they may be, with a bias and a sink and without.
+    #[test]
+    fn radii_are_those_of_the_analysis() {
+        for (n, d_qk, d_v) in [(1, 1, 1), (3, 9, 4), (7, 40, 5), (40, 3, 9), (100, 64, 2)] {
+            for (size, slope, sink) in
+                [(1.0, None, None), (2f64.powi(27), None, None), (1.0, Some(0.5), Some(0.25)), (1.0, Some(0.125), None)]
+            {
+                // Of a large score nearly everything cancels, but not its error.
+                let mut q = spread(d_qk, 1);
+                q[0] = size;
+                let mut k = spread(n * d_qk, 2);
+                k.iter_mut().step_by(d_qk).for_each(|k| *k = if size > 1.0 { 1.0 + *k / size } else { *k });
+                let v = spread(n * d_v, 3);
+                let row = Row { slope, sink, ..row([&q, &k, &v], n) };
+                let mut it = Enclosure::default();
+                assert!(it.score(&row, false) && it.weigh(false));
+                let terms = n + usize::from(sink.is_some());
+                let mut scores = Vec::new();
+                for n in 0..n {
+                    let products = q.iter().zip(&k[n * d_qk..]).map(|(q, k)| q * k);
+                    let (dot, absolute) = products.fold((0.0, 0.0), |(sum, absolute), it| (sum + it, absolute + it.abs()));
+                    let bias = slope.unwrap_or(0.0) * (row.n - 1 - n) as f64;
+                    let (score, magnitude) = (0.75 * dot - bias, 0.75 * absolute);
+                    scores.push(score);
+                    near(it.magnitude[n], magnitude + bias);
+                    let bias_error = if bias > 0.0 { 2.0 * U * (bias + it.score[n].abs()) } else { 2.0 * U * it.score[n].abs() };
+                    let error = (dot_height(d_qk) + 1.0) * U * magnitude + slope.map_or(0.0, |_| bias_error);
+                    near(it.score_error[n], error);
+                    assert!((it.score[n] - score).abs() <= 2.0 * error + 1e-300);
+                }
+                if let Some(sink) = sink {
+                    assert_eq!((it.score[n], it.magnitude[n], it.score_error[n]), (sink, sink, 0.0));
+                }
+                let max = it.score.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                assert_eq!((it.max_score, it.max_score_error), (max, 0.0));
+                let height = (key_height(terms) + 6.0) * U;
+                let mut sums = [0.0; 2];
+                for n in 0..terms {
+                    assert_eq!(it.distance[n], it.score[n] - max);
+                    let delta = it.score_error[n] + 2.0 * U * it.distance[n].abs();
+                    near(it.delta[n], delta);
+                    near(it.weight[n], it.distance[n].exp());
+                    near(it.coefficient[n], it.weight[n] * (delta + delta * delta + height));
+                    sums = [sums[0] + it.weight[n], sums[1] + it.coefficient[n]];
+                }
+                let [total, total_error] = sums;
+                near(it.total, total);
+                near(it.total_error, total_error);
+                let (mut absolute, mut bound) = (vec![0.0; d_v], vec![0.0; d_v]);
+                let r = spread(n, 4);
+                it.sum_with(&row, &mut absolute, &r, &mut bound);
+                let (with_output, with_radius) = (it.output.clone(), it.radius.clone());
+                it.sum(&row);
+                assert_eq!((&it.output, &it.radius), (&with_output, &with_radius));
+                it.finish(&row);
+                let room = total - total_error;
+                for x in 0..d_v {
+                    let lane = |of: &dyn Fn(usize, f64) -> f64| (0..n).map(|n| of(n, row.value(n, x))).sum::<f64>();
+                    near(absolute[x], lane(&|n, v| it.weight[n] * v.abs()));
+                    assert!((bound[x] - lane(&|n, v| r[n] * v.abs())).abs() < 1e-13);
+                    let y = lane(&|n, v| it.weight[n] * v) / total;
+                    assert!((it.output[x] - y).abs() < 1e-13);
+                    let error = lane(&|n, v| it.coefficient[n] * v.abs());
+                    let y = it.output[x].abs();
+                    near(it.radius[x], (error + y * total_error) / room + 4.0 * U * y);
+                }
+                near(it.lse, max + total.ln());
+                near(it.lse_radius, total_error / room + 4.0 * U * (total.ln().abs() + it.lse.abs()));
+            }
+        }
+    }
+
+    /// Where all values are zero, only what may have vanished is left.
+    #[test]
+    fn underflow() {
+        let row = row([&[1.0], &[0.0; 3], &[0.0; 3]], 3);
+        let mut it = Enclosure::default();
+        assert!(it.score(&row, false) && it.weigh(false));
+        it.sum(&row);
+        it.finish(&row);
+        let unit = UNDERFLOW;
+        // Four times 2^-1072 (1 + 1), over a sum of three weights.
+        assert_eq!(it.radius, [8.0 * unit / 3.0 + unit]);
+    }
+
+    /// Exact distances leave the error of their origin, and no other.
+    #[test]
+    fn distances_that_are_set() {
+        let row = row([&[1.0], &[0.5, 1.0], &[1.0, 1.0]], 2);
+        let mut it = Enclosure::default();
+        assert!(it.score(&row, false));
+        it.set_distances([-3.0, 0.0].into_iter(), -6.0);
+        let least = 2f64.powi(-100);
+        assert_eq!((&it.distance, &it.score_error), (&vec![-3.0, 0.0], &vec![least; 2]));
+        assert_eq!((it.max_score, it.max_score_error), (-6.0, 12.0 * U + least));
+        assert!(it.weigh(false));
+        it.sum(&row);
+        it.finish(&row);
+        near(it.lse, -6.0 + (1.0 + (-3f64).exp()).ln());
+        let derived = it.total_error / (it.total - it.total_error) + 4.0 * U * (it.total.ln() + it.lse.abs()) + 12.0 * U;
+        near(it.lse_radius, derived);
+    }
+
+    /// A weight of a large error counts as none where it is far enough below; elsewhere the attempt ends.
+    #[test]
+    fn large_errors() {
+        for (t, delta, sound) in [
+            (-900.0, 1e-3, true),
+            (-900.0, 150.0, false),
+            (-900.0, 99.0, true),
+            (-800.9, 0.5, true),
+            (-800.2, 0.5, false),
+            (-10.0, 1e-3, false),
+            (-10.0, 1e-9, true),
+            (-1e4, 1e-9, true),
+        ] {
+            let mut it = Enclosure { distance: vec![0.0, t], score_error: vec![0.0, delta], ..Enclosure::default() };
+            assert_eq!(it.weigh(false), sound, "{t} +- {delta}");
+            assert_eq!(it.weigh(true), delta < LARGEST_DELTA, "{t} +- {delta}");
+            let counts = delta < LARGEST_DELTA;
+            assert_eq!(it.weight, [1.0, if counts { t.exp() } else { 0.0 }]);
+            assert_eq!(it.coefficient[1] > 0.0, counts && t > -700.0);
+        }
+    }
+
+    #[test]
+    fn rows_beyond_the_analysis() {
+        let (q, zeros) = (vec![0.0; 512], vec![0.0; 1024 * 512]);
+        let long = row([&q, &zeros, &zeros[..1024]], 1024);
+        assert!(Enclosure::default().score(&long, false));
+        let k = vec![0.0; LARGEST];
+        let mut it = Enclosure::default();
+        assert!(!it.score(&row([&[0.0], &k, &k], LARGEST), false));
+        assert!(it.score(&Row { n: LARGEST - 1, ..row([&[0.0], &k, &k], LARGEST) }, false));
     }
 }

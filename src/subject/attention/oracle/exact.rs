@@ -224,4 +224,85 @@ mod tests {
             assert_eq!(exact_sum(terms.iter().copied()).to_rational().unwrap(), expected);
         }
     }
+
+    fn capped(before: f64, bias: f64) -> Score {
+        Score::Capped { before: Float::with_val(BITS, before), bias: Float::with_val(BITS, bias) }
+    }
+
+    #[test]
+    fn capped_scores() {
+        for (before, bias, cap) in [(1.0, 0.5, 2.0), (-3.0, 0.25, 0.5), (700.0, -2.0, 30.0)] {
+            let score = capped(before, bias).evaluate(100, cap).to_f64();
+            let expected = cap * f64::tanh(before / cap) - bias;
+            assert!((score - expected).abs() < 1e-14, "{score} for {expected}");
+        }
+    }
+
+    /// Weights are held against the largest score, which of capped and other scores need not be the last; and are made anew where
+    /// another precision is asked for.
+    #[test]
+    fn weights_of_groups() {
+        let group = |score| Group { score, count: 1, members: 0..0 };
+        for (first, second, max) in [(0.0, -1.0, 0.0), (0.0, 1.0, f64::tanh(1.0)), (3.0, 0.5, 3.0)] {
+            let groups = vec![group(Score::Exact(Float::with_val(BITS, first))), group(capped(second, 0.0))];
+            let mut exact = Exact { groups, order: Vec::new(), group_of: vec![1, 0], cap: 1.0, weights: None };
+            let scores = [first, f64::tanh(second)];
+            for precision in [64, 300] {
+                let weights = exact.weights(precision);
+                assert!((weights.max.to_f64() - max).abs() < 1e-15);
+                for (weight, score) in weights.values.iter().zip(scores) {
+                    assert_eq!(weight.prec(), precision);
+                    assert!((weight.to_f64() - (score - max).exp()).abs() < 1e-15, "{weight}");
+                }
+            }
+            let (distances, largest) = exact.distances();
+            assert!((largest - max).abs() < 1e-15);
+            for (distance, score) in distances.iter().zip([scores[1], scores[0]]) {
+                assert!((distance - (score - max)).abs() < 1e-15);
+            }
+        }
+    }
+
+    /// A two-sum leaves nothing out, and its first part is the rounded sum.
+    #[test]
+    fn two_sums() {
+        for a in [1.0, -3.5, 1e16, -0.1, 0.0, 1e-300] {
+            for b in [1.0, 1e-3, -1e16, 0.3, 2f64.powi(60), -1e-300] {
+                let (sum, rest) = two_sum(a, b);
+                assert_eq!(sum, a + b);
+                let exact = |x: f64, y: f64| Float::with_val(BITS, x) + y;
+                assert_eq!(exact(sum, rest), exact(a, b), "{a} + {b}");
+            }
+        }
+    }
+
+    /// Scale, bias and cap of one key, three positions away.
+    #[test]
+    fn the_score_of_a_key() {
+        let row = |cap, slope| Row {
+            q: &[2.0],
+            k: &[3.0],
+            v: &[1.0],
+            n: 1,
+            d_qk: 1,
+            d_v: 1,
+            first: 2,
+            position: 5,
+            scale: 0.5,
+            cap,
+            slope,
+            sink: None,
+            out: crate::number::Dtype::F32,
+            v_max: 1.0,
+            broken: false,
+            look_at_v: false,
+            offsets: [0; 3],
+        };
+        for (slope, bias) in [(None, 0.0), (Some(0.25), 0.75)] {
+            let Score::Exact(score) = score(&row(None, slope), 0) else { panic!("not capped") };
+            assert_eq!(score, 3.0 - bias);
+            let Score::Capped { before, bias: capped } = super::score(&row(Some(2.0), slope), 0) else { panic!("capped") };
+            assert_eq!((before.to_f64(), capped.to_f64()), (3.0, bias));
+        }
+    }
 }

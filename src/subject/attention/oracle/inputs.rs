@@ -320,4 +320,13 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn scales_of_heads() {
+        let mut stored = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        descale(&mut stored, &[2.0, 4.0, 8.0], 3);
+        assert_eq!(stored, [2.0, 4.0, 12.0, 16.0, 40.0, 48.0]);
+        descale(&mut stored, &[0.5], 3);
+        assert_eq!(stored, [1.0, 2.0, 6.0, 8.0, 20.0, 24.0]);
+    }
 }

@@ -245,4 +245,32 @@ mod tests {
             }
         }
     }
+
+    /// `M e^X` of a tail is what is left of `e^score` beside `e^base`: looked at in MPFR at far more bits, of scores that are and are
+    /// not far out.
+    #[test]
+    fn tails() {
+        for cap in [0.75f64, 4.0] {
+            for x in [2.0f64, -2.0, 5.5, 20.0, -30.0] {
+                let (before, bias) = (Float::with_val(BITS, x * cap), 0.5f64);
+                let limit: Float = Float::with_val(BITS, if x < 0.0 { -cap } else { cap }) - bias;
+                let (exponent, factor) = Exponent::Tail { base: limit.clone(), before: &before }.evaluate(200, cap);
+                let wide = |it: &Float| Float::with_val(2000, it);
+                let score: Float = wide(&before) / cap;
+                let score: Float = score.tanh() * cap - bias;
+                let left: Float = score.exp() - wide(&limit).exp();
+                let found: Float = wide(&factor.expect("a factor")) * wide(&exponent).exp();
+                let error: Float = Float::with_val(64, &found - &left) / &left;
+                assert!(error.abs() < 2f64.powi(-190), "cap {cap}, {x}");
+                // As one part of two, in units of the larger exponential.
+                let part = |coefficient: f64, exponent| Part { coefficient: Float::with_val(BITS, coefficient), exponent };
+                let tail = Exponent::Tail { base: limit.clone(), before: &before };
+                let (sum, radius) = evaluate(&[part(3.0, tail), part(0.5, Exponent::Exact(limit.clone()))], cap, 200);
+                let sum: Float = wide(&sum) * wide(&limit).exp();
+                let expected: Float = left * 3.0 + wide(&limit).exp() / 2.0;
+                let error: Float = Float::with_val(64, &sum - &expected).abs() / wide(&limit).exp();
+                assert!(error <= radius && radius < 2f64.powi(-190), "cap {cap}, {x}: {error}, {radius}");
+            }
+        }
+    }
 }

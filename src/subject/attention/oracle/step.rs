@@ -230,6 +230,7 @@ impl<'a> Steps<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::{Answer, Mode, Oracle};
+    use super::{Reference as Against, Steps};
     use crate::number::{Dtype, round_mpfr};
     use crate::subject::Subject;
     use crate::subject::attention::Attention;
@@ -237,6 +238,121 @@ mod tests {
     use crate::subject::attention::draw::Profile;
     use crate::subject::attention::implementation::Implementation;
     use crate::subject::attention::reference::Reference;
+    use crate::subject::attention::{Fp8Kv, Mask, Problem, Sequence};
+    use crate::tensor::Tensor;
+    use rug::Float;
+
+    /// The steps of one row and head over keys of one lane, and values of one lane; keys and values in 8 bits where they have scales.
+    fn steps(q: f64, k: &[f64], v: &[f64], scales: Option<[f32; 2]>, sink: Option<f32>, look: impl FnOnce(Steps<'_>)) {
+        let kv = if scales.is_some() { Dtype::E4M3 } else { Dtype::F32 };
+        let problem = Problem {
+            sequences: vec![Sequence { id: 0, q: 1, kv: k.len() as u32 }],
+            kv_head_ids: vec![0],
+            group_ids: vec![0],
+            d_qk: 1,
+            d_v: 1,
+            mask: Mask::default(),
+            softcap: None,
+            sinks: sink.map(|sink| vec![sink]),
+            alibi_slopes: None,
+            softmax_scale: 0.5,
+            dtype: Dtype::F32,
+            fp8_kv: scales.map(|[k, v]| Fp8Kv { dtype: Dtype::E4M3, k_scales: vec![k], v_scales: vec![v] }),
+            out_dtype: Dtype::F32,
+        };
+        let tensor = |dtype: Dtype, values: &[f64]| {
+            let mut tensor = Tensor::filled(dtype, &[values.len(), 1, 1], 0);
+            tensor.bits.iter_mut().zip(values).for_each(|(bits, &value)| *bits = dtype.round_f64(value));
+            tensor
+        };
+        let (q, k, v) = (tensor(Dtype::F32, &[q]), tensor(kv, k), tensor(kv, v));
+        let mut oracle = Oracle::new(Mode::Enclosure);
+        oracle.begin(&problem, &q, &k, &v);
+        look(oracle.steps(&problem, 0, 0, 0).expect("finite inputs"));
+    }
+
+    #[track_caller]
+    fn near(value: Option<Float>, expected: f64) {
+        let value = value.expect("a value").to_f64();
+        assert!((value - expected).abs() <= expected.abs() * 1e-14, "{value} for {expected}");
+    }
+
+    /// Scores 1/2, 1/2, -1/4 and a sink of 3/4.
+    #[test]
+    fn each_step_of_a_small_row() {
+        let e = f64::exp;
+        steps(2.0, &[1.0, 1.0, -0.5], &[1.0, 3.0, 8.0], Some([0.5, 0.25]), Some(0.75), |mut it| {
+            assert_eq!((it.visible(), it.sink()), (0..3, Some(0.75)));
+            assert_eq!([0, 1, 2, 3].map(|key| it.rough_score(key)), [Some(0.5), Some(0.5), Some(-0.25), None]);
+            for (key, [plain, stored]) in [(0, [1.0, 2.0]), (1, [1.0, 2.0]), (2, [-0.5, -1.0])] {
+                near(it.dot(key, false, false), plain);
+                near(it.dot(key, true, false), plain / 2.0);
+                near(it.dot(key, false, true), stored);
+                near(it.dot(key, true, true), stored / 2.0);
+                near(it.score(key), plain / 2.0);
+            }
+            assert!(it.dot(3, false, false).is_none() && it.score(3).is_none());
+            near(it.factor(Against::Key(0), Against::Key(2)), e(0.75));
+            near(it.factor(Against::Number(1.0), Against::Key(2)), e(1.25));
+            assert!(it.factor(Against::Key(3), Against::Key(0)).is_none());
+            let (all, two) = ([0..3], [0..1, 2..3]);
+            near(it.sum(&all, true, Against::Key(0)), 2.0 + e(-0.75) + e(0.25));
+            near(it.sum(&two, false, Against::Key(2)), e(0.75) + 1.0);
+            near(it.product(&two, 0, Against::Key(2), false), 0.25 * e(0.75) + 2.0);
+            near(it.product(&two, 0, Against::Key(2), true), e(0.75) + 8.0);
+            let (keys, sink) = (2.0 * e(0.5) + e(-0.25), e(0.75));
+            near(it.output(&all, &all, true, 0), (e(0.5) + 2.0 * e(-0.25)) / (keys + sink));
+            near(it.output(&all, &all, false, 0), (e(0.5) + 2.0 * e(-0.25)) / keys);
+            near(it.share(&two, &all, 0, false), (0.25 * e(0.5) + 2.0 * e(-0.25)) / (keys + sink));
+            near(it.share(&two, &all, 0, true), (e(0.5) + 8.0 * e(-0.25)) / (keys + sink));
+            near(it.probability(2, &all, true), e(-0.25) / (keys + sink));
+            near(it.probability(2, &all, false), e(-0.25) / keys);
+            near(it.lse(&all, true), (keys + sink).ln());
+            near(it.lse(&all, false), keys.ln());
+            assert!(it.lse(&[], false).is_none() && it.probability(2, &[], false).is_none());
+            assert!(it.sum(&[0..4], false, Against::Key(0)).is_none());
+        });
+        steps(2.0, &[1.0], &[1.0], None, None, |mut it| {
+            assert_eq!(it.sink(), None);
+            near(it.dot(0, false, true), 2.0);
+            near(it.lse(&[Against::Key(0)].map(|_| 0..1), true), 1.0);
+        });
+    }
+
+    /// Weights are held against the largest score, wherever it stands: none is beyond what MPFR holds.
+    #[test]
+    fn scores_far_apart() {
+        let large = 2f64.powi(100);
+        for k in [[1.0, large, -large], [large, -large, 1.0], [-large, 1.0, large]] {
+            for sink in [None, Some(-1e30), Some(1.0)] {
+                steps(2.0, &k, &[4.0, 4.0, 4.0], None, sink, |mut it| {
+                    let all = [0..3];
+                    near(it.lse(&all, true), large);
+                    near(it.output(&all, &all, true, 0), 4.0);
+                    let largest = k.iter().position(|&k| k == large).expect("one of them") as u32;
+                    near(it.probability(largest, &all, true), 1.0);
+                    near(it.sum(&all, true, Against::Key(largest)), 1.0);
+                });
+            }
+        }
+        steps(2.0, &[1.0, -large], &[4.0, 4.0], None, Some(1e32), |mut it| {
+            near(it.sum(&[0..2], true, Against::Number(1e32f32.into())), 1.0);
+            near(it.output(&[0..2], &[0..2], true, 0), 0.0);
+        });
+    }
+
+    /// What cancels exactly is zero, whatever the roundings leave; what cancels in part keeps its bits.
+    #[test]
+    fn sums_that_cancel() {
+        for n in 1..64 {
+            let (a, b) = (f64::from(n) * 0.371, f64::from(n * n % 41) * 0.173);
+            steps(1.0, &[a, b, b, a], &[1.0, 1.0, -1.0, -1.0], None, None, |mut it| {
+                let output = it.output(&[0..4], &[0..4], true, 0).expect("a value");
+                assert!(output.is_zero(), "{n}: {output}");
+            });
+        }
+        steps(1.0, &[1.0, 1.0], &[1.0, -0.9375], None, None, |mut it| near(it.output(&[0..2], &[0..2], true, 0), 0.03125));
+    }
 
     /// The oracle's zeros have no sign.
     fn signless(dtype: Dtype, bits: u32) -> u32 {

@@ -150,4 +150,83 @@ mod tests {
         assert_eq!(expm1_above(f64::INFINITY), f64::INFINITY);
         assert_eq!(expm1_above(0.0), 0.0);
     }
+
+    #[track_caller]
+    fn near(value: f64, derived: f64) {
+        assert!((value - derived).abs() <= derived.abs() * 1e-8, "{value:e}, derived {derived:e}");
+    }
+
+    /// `w rho` of each key: the weight's own error counts, and a weight that has vanished may come back with its factor.
+    #[test]
+    fn products_of_weights_and_factors() {
+        let mut enclosure = Enclosure::default();
+        enclosure.magnitude = vec![0.5, 3.0, 10.0, 10.0];
+        enclosure.distance = vec![0.0, -1.5, -705.0, -800.0];
+        enclosure.delta = vec![0.0, 0.25, 0.125, 0.5];
+        enclosure.weight = vec![1.0, 0.25, 0.0, 0.0];
+        for (per_magnitude, constant) in [(0.5, 0.25), (0.0, 0.125), (0.25, 0.0), (1.0, 1.0)] {
+            let mut products = Vec::new();
+            Weighting { per_magnitude, constant }.products(&enclosure, &mut products);
+            let exponent = |g: f64| per_magnitude * g + constant;
+            near(products[0], expm1_above(exponent(0.5)));
+            near(products[1], 0.25 * (1.0 + 0.25 + 0.0625) * expm1_above(exponent(4.5)));
+            near(products[2], (-705.0 + 0.125 + exponent(715.0)).exp());
+            near(products[3], (-800.0 + 0.5 + exponent(810.0)).exp());
+        }
+        let mut products = Vec::new();
+        Weighting { per_magnitude: 0.0, constant: 0.0 }.products(&enclosure, &mut products);
+        assert_eq!(products, [0.0; 4]);
+    }
+
+    /// All sums of a short row, under one weighting and under two, of which one knows no bound.
+    #[test]
+    fn sums_of_a_row() {
+        let row = Row {
+            q: &[2.0],
+            k: &[1.0, -0.5, -500.0],
+            v: &[1.0, -2.0, 0.5, 0.25, 0.0, 8.0],
+            n: 3,
+            d_qk: 1,
+            d_v: 2,
+            first: 0,
+            position: 2,
+            scale: 1.0,
+            cap: None,
+            slope: None,
+            sink: None,
+            out: crate::number::Dtype::F32,
+            v_max: 8.0,
+            broken: false,
+            look_at_v: false,
+            offsets: [0; 3],
+        };
+        let known = Weighting { per_magnitude: 0.01, constant: 0.25 };
+        let unbounded = Weighting { per_magnitude: f64::INFINITY, constant: 0.0 };
+        for weightings in [vec![], vec![known], vec![known, unbounded], vec![unbounded, known]] {
+            let (mut enclosure, mut sums, mut products) = (Enclosure::default(), RowSums::default(), Vec::new());
+            assert!(enclosure.score(&row, false) && enclosure.weigh(false));
+            sums.reset(row.n, false, row.d_v, weightings.len());
+            sums.gather(&row, &mut enclosure, &weightings, &mut products);
+            let w = [1.0, f64::exp(-3.0), 0.0];
+            assert_eq!((sums.max_score, sums.score_magnitude_max, sums.magnitude_max), (2.0, 1000.0, 2002.0));
+            // A weight that has vanished is at no distance.
+            assert_eq!(sums.distance_max, 3.0);
+            near(sums.weight, w[0] + w[1]);
+            near(enclosure.output[0], w[0] + 0.5 * w[1]);
+            near(enclosure.output[1], -2.0 * w[0] + 0.25 * w[1]);
+            for (which, weighting) in weightings.iter().enumerate() {
+                near(sums.value_abs[0], w[0] + 0.5 * w[1]);
+                near(sums.value_abs[1], 2.0 * w[0] + 0.25 * w[1]);
+                if *weighting == unbounded {
+                    assert_eq!((sums.weight_error[which], &sums.value_error[which]), (f64::INFINITY, &vec![f64::INFINITY; 2]));
+                    continue;
+                }
+                let rho = [2.0, 4.0].map(|g| expm1_above(0.01 * g + 0.25));
+                let last = f64::exp(-1002.0 + 0.01 * 2002.0 + 0.25);
+                near(sums.weight_error[which], w[0] * rho[0] + w[1] * rho[1] + last);
+                near(sums.value_error[which][0], w[0] * rho[0] + 0.5 * w[1] * rho[1]);
+                near(sums.value_error[which][1], 2.0 * w[0] * rho[0] + 0.25 * w[1] * rho[1] + 8.0 * last);
+            }
+        }
+    }
 }
