@@ -280,7 +280,7 @@ mod tests {
         let two = with_values(plain(), [&[1.0], &[1.0], &[0.0]]);
         assert_eq!(at(&two, 0), all[..4].iter().map(|it| it.map(f64::from).to_vec()).collect::<Vec<_>>());
         assert!(at(&with_values(plain(), [&[0.0], &[0.0], &[0.0]]), 0).is_empty());
-        assert!((0..WHOLE).all(|position| at_drawn(position)) && pattern_positions(&compared(plain())) == 0);
+        assert!((0..WHOLE).all(at_drawn) && pattern_positions(&compared(plain())) == 0);
     }
 
     fn at_drawn(position: usize) -> bool {

@@ -212,13 +212,13 @@ fn steps_are_valid_cases() {
         let case = draw(&mut Stream::new(5, index), Profile::Quick, &Hints::default());
         let trials = [compared(case.clone()), under(case, "infer neighbour q=2 kv=3")];
         for trial in trials {
-            for pass in 0..PASSES.len() {
+            for (pass, kind) in PASSES.into_iter().enumerate() {
                 for position in 0..positions(&trial, pass).expect("a pass") {
-                    if PASSES[pass] == Pass::Literal {
+                    if kind == Pass::Literal {
                         continue;
                     }
                     for candidate in smaller(&trial, &|_| panic!("not asked"), pass, position) {
-                        validate(&candidate.trial.case).unwrap_or_else(|error| panic!("{:?}: {error}", PASSES[pass]));
+                        validate(&candidate.trial.case).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
                         steps_taken += 1;
                     }
                 }
