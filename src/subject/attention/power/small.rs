@@ -22,8 +22,8 @@ use std::time::Instant;
 /// different fixed points from different cases.
 const SHRUNK: usize = 24;
 
-/// Trials run for all of them.
-const EVALUATIONS: u64 = BUDGET;
+/// Trials run for all of them, of which none may take more than the usual budget.
+const EVALUATIONS: u64 = 2 * BUDGET;
 
 /// Cases that are run for further failing ones to shrink, and failing ones that are enough.
 const FURTHER: (u64, usize) = (2000, 100);
@@ -128,7 +128,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn shrink(&mut self, trial: &Trial, signature: &str) {
-        let budget = EVALUATIONS.saturating_sub(self.evaluations);
+        let budget = EVALUATIONS.saturating_sub(self.evaluations).min(BUDGET);
         self.shrunk += 1;
         let Some(shrunk) = shrink(self.attention, trial, signature, budget, &mut self.scratch) else { return };
         self.evaluations += shrunk.evaluations;

@@ -86,6 +86,7 @@ mod tests {
     use crate::source::Stream;
     use crate::subject::attention::Sequence;
     use crate::subject::attention::draw::{Hints, Profile, draw};
+    use crate::subject::attention::smaller::tests;
 
     fn company(case: &Case, q: u32, count: u32) -> Trial {
         let relation = SidedRelation { path: Path::Infer, relation: Relation::Neighbour { q, kv: 7, count } };
@@ -122,5 +123,69 @@ mod tests {
         assert_eq!(neighbours(&shaped(&case, [3, 6], 2)), [(5, 12)]);
         assert_eq!(neighbours(&shaped(&case, [4, 1], 2)), [(30, 3), (5, 8)]);
         assert!(neighbours(&case).is_empty());
+    }
+
+    /// Only a rotation by more than one place goes one place less far, and the case is the smaller one.
+    #[test]
+    fn a_rotation_follows_the_batch() {
+        let (case, smaller) = (tests::shaped(&[(1, 1); 3], [1, 1], [1, 1]), tests::shaped(&[(1, 1); 2], [1, 1], [1, 1]));
+        let less = |relation: &str| one_place_less(&tests::under(case.clone(), relation), smaller.clone());
+        let candidate = less("infer position rotate=2").expect("a step");
+        assert_eq!((tests::relation_of(&candidate.trial), candidate.redraw), ("infer position rotate=1".to_owned(), true));
+        assert_eq!(candidate.trial.case, smaller);
+        assert!(less("infer position rotate=1").is_none() && less("infer alone seq=1").is_none());
+        assert!(one_place_less(&tests::compared(case), smaller).is_none());
+    }
+
+    #[test]
+    fn a_sequence_becomes_a_neighbour() {
+        let (case, smaller) = (tests::shaped(&[(1, 1); 3], [1, 1], [1, 1]), tests::shaped(&[(1, 1); 2], [1, 1], [1, 1]));
+        let more = |relation: &str| joined(&tests::under(case.clone(), relation), &smaller);
+        let candidate = more("train neighbour q=2 kv=5 count=2").expect("a step");
+        assert_eq!(
+            (tests::relation_of(&candidate.trial), candidate.redraw),
+            ("train neighbour q=2 kv=5 count=3".to_owned(), true)
+        );
+        assert_eq!(candidate.trial.case, smaller);
+        assert!(more("infer alone seq=1").is_none() && joined(&tests::compared(case), &smaller).is_none());
+    }
+
+    /// What a relation takes away or changes leaves the case; what it compares stays.
+    #[test]
+    fn neighbours_leave_the_case() {
+        let case = tests::shaped(&[(1, 2), (5, 1), (3, 4)], [1, 1], [1, 1]);
+        let left = |relation: &str| {
+            let candidate = apart(&tests::under(case.clone(), relation))?;
+            let ids: Vec<u32> = candidate.trial.case.problem.sequences.iter().map(|it| it.id).collect();
+            Some((ids, tests::relation_of(&candidate.trial)))
+        };
+        let wanted = |ids: &[u32], relation: &str| Some((ids.to_vec(), relation.to_owned()));
+        assert_eq!(left("infer alone seq=1"), wanted(&[1], "infer neighbour q=3 kv=4 count=2"));
+        assert_eq!(left("train alone seq=0"), wanted(&[0], "train neighbour q=5 kv=4 count=2"));
+        assert_eq!(left("train neighbour_length seq=2 q=1 kv=1"), wanted(&[0, 1], "train neighbour q=3 kv=4"));
+        assert_eq!(left("infer neighbour_joins seq=0 join=2"), wanted(&[1, 2], "infer neighbour q=1 kv=2"));
+        assert_eq!(left("infer neighbour q=1 kv=1"), None);
+        assert_eq!(left("infer neighbour_joins seq=9 join=2"), None, "nobody leaves");
+        assert!(apart(&tests::compared(case)).is_none());
+    }
+
+    /// The relation's own parameters, on the same case.
+    #[test]
+    fn relations_get_simpler() {
+        let case = tests::shaped(&[(1, 1)], [1, 1], [1, 1]);
+        let candidates = relations(&tests::under(case.clone(), "infer neighbour q=2 kv=0 count=3"));
+        assert!(candidates.iter().all(|it| it.redraw && it.trial.case == case));
+        let simpler: Vec<String> = candidates.iter().map(|it| tests::relation_of(&it.trial)).collect();
+        assert_eq!(simpler, ["infer neighbour q=2 kv=0", "infer neighbour q=2 kv=0 count=2", "infer neighbour q=1 kv=0 count=3"]);
+        assert!(relations(&tests::under(case.clone(), "infer neighbour q=1 kv=0")).is_empty());
+        assert!(relations(&tests::compared(case)).is_empty());
+    }
+
+    #[test]
+    fn heads_grow_nothing_but_neighbours() {
+        let case = shaped(&tests::plain(), [2, 2], 1);
+        let smaller = shaped(&case, [1, 1], 1);
+        assert!(rescaled(&tests::compared(case.clone()), &smaller).is_empty());
+        assert!(rescaled(&tests::under(case, "infer alone seq=0"), &smaller).is_empty());
     }
 }

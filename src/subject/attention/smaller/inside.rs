@@ -96,3 +96,127 @@ fn steps_together(case: &Case, scope: &Scope) -> Vec<Case> {
         all(&|it, _| it.chunks.clear()),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::attention::capabilities::Capabilities;
+    use crate::subject::attention::conventions::Conventions;
+    use crate::subject::attention::kernel::{AttentionKernel, Identity};
+    use crate::subject::attention::smaller::tests::{compared, shaped};
+    use crate::subject::attention::{Anchor, Mask};
+
+    /// A kernel that declares, and is never called.
+    struct Declares(Capabilities);
+
+    impl AttentionKernel for Declares {
+        fn identity(&self) -> Identity {
+            Identity::cpu("declares", "1")
+        }
+        fn capabilities(&self) -> Capabilities {
+            self.0.clone()
+        }
+        fn conventions(&self) -> Conventions {
+            Conventions::default()
+        }
+    }
+
+    fn scope(infer: Capabilities) -> Scope {
+        Scope::of(&Declares(Capabilities::default()), &Declares(infer))
+    }
+
+    fn pass(wanted: Pass) -> usize {
+        PASSES.iter().position(|&it| it == wanted).expect("a pass")
+    }
+
+    #[test]
+    fn head_dims_that_are_taken() {
+        let case = shaped(&[(1, 1)], [1, 1], [12, 8]);
+        let pairs = |head_dims: Option<HeadDims>| -> Vec<(u32, u32)> {
+            let scope = scope(Capabilities { head_dims, ..Capabilities::default() });
+            dims(&case, &scope).into_iter().map(|it| (it.problem.d_qk, it.problem.d_v)).collect()
+        };
+        let both: Vec<(u32, u32)> = (1..8).map(|d| (d, d)).collect();
+        assert_eq!(pairs(None), both, "both at once, where any go");
+        let only = HeadDims::Only(vec![(12, 4), (4, 4), (12, 8), (16, 1), (1, 16)]);
+        assert_eq!(pairs(Some(only)), [(4, 4), (12, 4)]);
+        let multiples = HeadDims::UpTo { max: 64, multiple_of: 4 };
+        assert_eq!(pairs(Some(multiples)), [(4, 4), (4, 8), (12, 4), (8, 8)]);
+    }
+
+    #[test]
+    fn pages_that_are_taken() {
+        let mut case = shaped(&[(1, 1)], [1, 1], [1, 1]);
+        let cache = |page| Cache::Paged { page, spare: 1, shuffle: 2, recycled: true };
+        case.infer.cache = cache(64);
+        let scope = scope(Capabilities { page_sizes: Some(vec![128, 32, 64, 16]), ..Capabilities::default() });
+        let offered: Vec<Cache> = pages(&case, &scope).into_iter().map(|it| it.infer.cache).collect();
+        assert_eq!(offered, [cache(16), cache(32)]);
+        assert!(pages(&case, &Scope::default()).is_empty(), "the usual steps go through all");
+        case.infer.cache = Cache::Contiguous { spare: 0 };
+        assert!(pages(&case, &scope).is_empty());
+    }
+
+    fn even() -> Scope {
+        scope(Capabilities { no_ragged: true, ..Capabilities::default() })
+    }
+
+    /// All sequences at once, for kernels that take no other lengths, on either side.
+    #[test]
+    fn sequences_get_shorter_together() {
+        let case = shaped(&[(3, 4), (3, 4)], [1, 1], [1, 1]);
+        let lengths = |way: usize| -> Vec<Vec<(u32, u32)>> {
+            let of = |case: Case| case.problem.sequences.iter().map(|it| (it.q, it.kv)).collect();
+            lengths_together(&case, &even(), way).into_iter().map(of).collect()
+        };
+        let both = |pairs: &[(u32, u32)]| pairs.iter().map(|&it| vec![it; 2]).collect::<Vec<_>>();
+        assert_eq!(lengths(0), both(&[(1, 2), (2, 3)]));
+        assert_eq!(lengths(1), both(&[(1, 4), (1, 4), (2, 4), (2, 4)]));
+        assert_eq!(lengths(2), both(&[(3, 0), (3, 2), (3, 3)]));
+        assert_eq!(lengths(3), both(&[(3, 0), (3, 2), (3, 3)]));
+        assert!(lengths(4).is_empty());
+        assert!(lengths_together(&case, &Scope::default(), 0).is_empty());
+        assert!(lengths_together(&shaped(&[(3, 4)], [1, 1], [1, 1]), &even(), 0).is_empty());
+        let train =
+            Scope::of(&Declares(Capabilities { no_ragged: true, ..Capabilities::default() }), &Declares(Capabilities::default()));
+        assert_eq!(lengths_together(&case, &train, 0).len(), 2);
+    }
+
+    #[test]
+    fn schedules_get_simpler_together() {
+        let mut case = shaped(&[(9, 9), (9, 9)], [1, 1], [1, 1]);
+        case.problem.mask = Mask { causal: Some(Anchor::BottomRight), ..Mask::default() };
+        let busy = Request { hit: 2, join: 3, chunks: vec![1, 2], then: 3, reject: 2, preempt: Some(1) };
+        case.infer.requests = vec![busy.clone(); 2];
+        let wanted = [
+            Request { hit: 0, join: 0, chunks: Vec::new(), then: 9, reject: 0, preempt: None },
+            Request { chunks: Vec::new(), then: 9, reject: 0, ..busy.clone() },
+            Request { preempt: None, ..busy.clone() },
+            Request { reject: 0, ..busy.clone() },
+            Request { hit: 0, ..busy.clone() },
+            Request { chunks: Vec::new(), ..busy },
+        ];
+        let offered: Vec<Vec<Request>> = steps_together(&case, &even()).into_iter().map(|it| it.infer.requests).collect();
+        assert_eq!(offered, wanted.map(|it| vec![it; 2]));
+        assert!(steps_together(&case, &Scope::default()).is_empty());
+    }
+
+    /// Each at its place, beside the usual steps.
+    #[test]
+    fn steps_have_their_places() {
+        let mut case = shaped(&[(3, 4), (3, 4)], [1, 1], [4, 4]);
+        case.infer.cache = Cache::Paged { page: 8, spare: 0, shuffle: 0, recycled: false };
+        let scope = scope(Capabilities { no_ragged: true, page_sizes: Some(vec![4, 8]), ..Capabilities::default() });
+        let trial = compared(case);
+        let count = |wanted: Pass, position: usize| {
+            let candidates = inside(&trial, &scope, pass(wanted), position);
+            assert!(candidates.iter().all(|it| it.redraw && it.trial.checks == trial.checks));
+            candidates.len()
+        };
+        assert_eq!([count(Pass::Dims, 0), count(Pass::Dims, 1)], [3, 0]);
+        assert_eq!([count(Pass::InferPlan, 0), count(Pass::InferPlan, 1)], [1 + 6, 0]);
+        let lengths = [0, 1, 2, 3, 4, 5].map(|position| count(Pass::Lengths, position));
+        assert_eq!(lengths, [2, 4, 3, 3, 0, 0]);
+        assert_eq!([Pass::Sequences, Pass::Heads, Pass::Mask, Pass::Values].map(|wanted| count(wanted, 0)), [0; 4]);
+    }
+}
