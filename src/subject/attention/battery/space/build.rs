@@ -18,7 +18,7 @@ use crate::subject::attention::plan::{Cache, ContextParallel, InferPlan, Request
 use crate::subject::attention::validate;
 
 /// Sets the choices that a row leaves open apart from every campaign's.
-const OPEN_CHOICES: u64 = 0x5350_4143_45;
+const OPEN_CHOICES: u64 = 0x0053_5041_4345;
 
 /// What a row leaves open is drawn again where it did not come out as the row says: a draft that no step had room to reject, say.
 const TRIES: u64 = 256;

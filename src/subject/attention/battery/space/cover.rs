@@ -298,3 +298,83 @@ pub(super) fn cover(constraints: &Constraints, t: usize) -> Array {
     }
     Array { rows, combinations, valid }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every row that breaks no rule, by looking at all.
+    fn every_row(sizes: &[usize], forbids: &[(Vec<usize>, Vec<bool>)]) -> Vec<Vec<u8>> {
+        let total: usize = sizes.iter().product();
+        let rows = (0..total).map(|mut left| {
+            let digit = |&size: &usize| {
+                let value = left % size;
+                left /= size;
+                value as u8
+            };
+            sizes.iter().map(digit).collect::<Vec<u8>>()
+        });
+        let allowed =
+            |row: &Vec<u8>| forbids.iter().all(|(knobs, table)| !table[place(sizes, knobs, |n| usize::from(row[knobs[n]]))]);
+        rows.filter(allowed).collect()
+    }
+
+    fn place(sizes: &[usize], knobs: &[usize], value: impl Fn(usize) -> usize) -> usize {
+        (0..knobs.len()).fold(0, |at, n| at * sizes[knobs[n]] + value(n))
+    }
+
+    /// Random rules over few knobs: what is covered is what some row has, and each row is one of those that break no rule.
+    #[test]
+    fn what_is_not_covered_is_impossible() {
+        let mut excluded = 0;
+        for seed in 0..40u64 {
+            let sizes: Vec<usize> = (0..6).map(|n| 2 + (mix(seed, n) % 3) as usize).collect();
+            let rules = 1 + mix(seed, 99) % 6;
+            let tables: Vec<(Vec<usize>, Vec<bool>)> = (0..rules)
+                .map(|rule| {
+                    let key = mix(mix(seed, 7), rule);
+                    let mut knobs: Vec<usize> = (0..6).filter(|&n| mix(key, n as u64) % 2 == 0).take(4).collect();
+                    knobs.extend(knobs.is_empty().then_some(5));
+                    let size: usize = knobs.iter().map(|&knob| sizes[knob]).product();
+                    // Never all of them.
+                    let table = (0..size).map(|at| at > 0 && mix(key, 100 + at as u64) % 3 == 0).collect();
+                    (knobs, table)
+                })
+                .collect();
+            let rows = every_row(&sizes, &tables);
+            let made = tables
+                .iter()
+                .map(|(knobs, table)| Rule::new(&sizes, knobs, "by chance".into(), |it| table[place(&sizes, knobs, |n| it[n])]));
+            let constraints = Constraints::new(sizes.clone(), made.collect());
+            for t in [2, 3] {
+                let array = cover(&constraints, t);
+                let mut valid = vec![false; array.combinations.count];
+                rows.iter().for_each(|row| array.combinations.all(row, |it| valid[it] = true));
+                assert_eq!(array.valid, valid, "seed {seed}, {t} at a time");
+                assert!(array.rows.iter().all(|row| rows.contains(row)));
+                excluded += valid.iter().filter(|it| !**it).count();
+            }
+        }
+        assert!(excluded > 500, "{excluded}");
+    }
+
+    #[test]
+    fn combinations_are_numbered_through() {
+        for t in [2, 3] {
+            let combinations = Combinations::new(&[2, 3, 1, 4], t);
+            let products = if t == 2 { 6 + 2 + 8 + 3 + 12 + 4 } else { 6 + 24 + 8 + 12 };
+            assert_eq!(combinations.count, products);
+            for number in 0..combinations.count {
+                let mut row = [OPEN; 4];
+                combinations.of(number).iter().for_each(|&(knob, value)| row[knob] = value);
+                let mut numbers = Vec::new();
+                combinations.all(&row, |it| numbers.push(it));
+                assert_eq!(numbers, [number]);
+                // By way of any of its knobs, too.
+                for (knob, _) in combinations.of(number) {
+                    combinations.with(&row, knob, |it| assert_eq!(it, number));
+                }
+            }
+        }
+    }
+}
