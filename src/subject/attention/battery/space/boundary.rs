@@ -1,9 +1,10 @@
 //! Cases at the ends of blocks, splits, pages and chunks.
 
 use super::Space;
-use super::build::{leading, mirror};
+use super::choice::mirror;
 use super::lead::{Lead, Wanted};
 use super::read::usual_scale;
+use super::request::leading;
 use super::value::{Hit, Length, Rows, Steps};
 use crate::finding::Path;
 use crate::source::{Choose, Source, Stream};

@@ -7,9 +7,12 @@
 
 mod boundary;
 mod build;
+mod choice;
+mod combination;
 mod cover;
 mod lead;
 mod read;
+mod request;
 mod rule;
 mod shape;
 mod value;
