@@ -295,8 +295,11 @@ struct Numbers {
 
 impl Numbers {
     fn of(space: &Space) -> Numbers {
-        let mut all = 0;
-        let first = space.knobs().iter().map(|(_, values)| std::mem::replace(&mut all, all + values.len())).collect();
+        let (mut first, mut all) = (Vec::new(), 0);
+        for (_, values) in space.knobs() {
+            first.push(all);
+            all += values.len();
+        }
         Numbers { first, all }
     }
 
@@ -422,6 +425,8 @@ fn every_pair_is_covered() {
     for (name, attention, blocks) in looked_at() {
         let valid = covered(name, &attention, blocks, 2);
         assert!(valid > 2_000, "{name}: {valid}");
+        // Work leaves out triples alone.
+        assert!(!Space::new(&attention).ways(2, []).excluded.contains_key(TOO_MUCH_WORK), "{name}");
     }
 }
 
@@ -502,7 +507,7 @@ fn boundaries_are_all_there() {
     for (name, attention, blocks) in looked_at() {
         let space = Space::new(&attention);
         let cases = space.boundary_cases();
-        assert!((200..=1_500).contains(&cases.len()), "{name}: {}", cases.len());
+        assert!((150..=1_500).contains(&cases.len()), "{name}: {}", cases.len());
         let scope = attention.pair.scope();
         for case in &cases {
             validate(case).unwrap();

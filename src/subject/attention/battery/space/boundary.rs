@@ -1,9 +1,10 @@
 //! Cases at the ends of blocks, splits, pages and chunks.
 
 use super::Space;
-use super::build::{leading, mirror};
+use super::choice::mirror;
 use super::lead::{Lead, Wanted};
 use super::read::usual_scale;
+use super::request::leading;
 use super::value::{Hit, Length, Rows, Steps};
 use crate::finding::Path;
 use crate::source::{Choose, Source, Stream};
@@ -16,7 +17,7 @@ use crate::subject::attention::plan::{Cache, InferPlan, Side, TrainLayout, Train
 use crate::subject::attention::validate;
 
 /// Sets the choices that are left open apart from those of rows.
-const OPEN_CHOICES: u64 = 0x424f_554e_44;
+const OPEN_CHOICES: u64 = 0x0042_4f55_4e44;
 
 /// Work that a case may take: `q * kv * q heads * (d_qk + d_v)`.
 const WORK: u64 = 1 << 20;
@@ -27,6 +28,17 @@ const LONGEST: u64 = 12_289;
 /// Blocks and pages that everybody has.
 const USUAL: [u32; 3] = [16, 64, 128];
 
+/// What a case is made for.
+#[derive(Clone, Copy)]
+struct Place {
+    size: u32,
+    kv: u32,
+    steps: Steps,
+    format: Format,
+    dims: (u32, u32),
+    rising: bool,
+}
+
 impl Space {
     /// For each size in play (block, split and page of both kernels, and the usual ones) the lengths `1, g-1, g, g+1, 2g, 2g+1, 3g-1`, each
     /// computed in one call, row by row, and in chunks of that size, in each storage format, on values that show the order of addition
@@ -35,14 +47,25 @@ impl Space {
         let mut cases: Vec<Case> = Vec::new();
         for (size, kv) in self.boundaries() {
             for steps in [Steps::Whole, Steps::Decode, Steps::Chunks] {
-                for format in 0..self.formats.len() {
-                    for rising in [false, true] {
-                        cases.extend(self.boundary_case(cases.len() as u64, size, kv, steps, format, rising));
+                for &format in &self.formats {
+                    for dims in self.boundary_dims() {
+                        for rising in [false, true] {
+                            let place = Place { size, kv, steps, format, dims, rising };
+                            cases.extend(self.boundary_case(cases.len() as u64, place));
+                        }
                     }
                 }
             }
         }
         cases
+    }
+
+    /// Eight lanes each where the kernels take them: enough for scores to differ, little work. And what a rule for tiles needs.
+    fn boundary_dims(&self) -> Vec<(u32, u32)> {
+        let all = || self.dims.iter().flat_map(|it| it.pairs.iter().copied());
+        let small = all().min_by_key(|it| (it.0.abs_diff(9) + it.1.abs_diff(9), it.0));
+        let needed = self.needed.iter().map(|&d| (d, d)).filter(|it| Some(*it) != small && all().any(|other| other == *it));
+        small.into_iter().chain(needed).collect()
     }
 
     /// Sizes in play and lengths around them, ascending; a length that stands at several sizes comes with the first.
@@ -66,10 +89,10 @@ impl Space {
     }
 
     /// `None` where the kernels do not do it, or it is one of the other plans' cases again.
-    fn boundary_case(&self, index: u64, size: u32, kv: u32, steps: Steps, format: usize, rising: bool) -> Option<Case> {
+    fn boundary_case(&self, index: u64, place: Place) -> Option<Case> {
+        let Place { size, kv, steps, format, dims: (d_qk, d_v), rising } = place;
         let (scope, pins) = (&self.scope, &self.pins);
         let source = &mut Stream::new(OPEN_CHOICES, index);
-        let format = self.formats[format];
         // What an output in a wider format shows, the pairs and triples look at.
         let plain = Format { storage: format.storage, out: format.storage };
         if format != plain && scope.lacks_format(plain).is_none() {
@@ -87,9 +110,6 @@ impl Space {
             self.shapes.iter().flatten().copied().filter(|it| it.0 * it.1 <= 2 && (grouped || it.1 == 1)).collect();
         let pinned = || pins.heads.map(|(q, kv)| (kv, q / kv));
         let (kv_heads, group) = if shapes.is_empty() { pinned()? } else { source.pick(&shapes) };
-        // Eight lanes each where the kernels take them: enough for scores to differ, little work.
-        let dims = self.dims.iter().flat_map(|it| &it.pairs);
-        let &(d_qk, d_v) = dims.min_by_key(|it| (it.0.abs_diff(9) + it.1.abs_diff(9), it.0))?;
         let pair = u64::from(kv_heads * group) * u64::from(d_qk + d_v);
         let affordable = u32::try_from(WORK / (pair * u64::from(kv)).max(1)).unwrap_or(u32::MAX).max(2);
         let q = match steps {

@@ -1,24 +1,24 @@
 //! A row as a case.
 
+use super::choice::{fp8_kv, regime, slope, softmax_scale};
 use super::cover::OPEN;
 use super::lead::Lead;
-use super::read::{scale, usual_scale};
+use super::request::requests;
 use super::rule::{anchor, wanted};
 use super::shape::ranks;
 use super::value::{
-    Batch, Causal, Context, HeadRanks, Join, Kind, Kv8, Layout, Pool, Scale, StepOrder, Steps, Switch, TrainOrder, Window, at,
+    Batch, Causal, Context, HeadRanks, Join, Kind, Kv8, Layout, Pool, Scale, StepOrder, Switch, TrainOrder, Window, at,
 };
 use super::{Row, Space};
 use crate::finding::Path;
-use crate::number::Dtype;
 use crate::source::{Choose, Source, Stream, mix};
-use crate::subject::attention::case::{Case, Data, Fp8Kv, Problem, Regime, Sequence};
+use crate::subject::attention::case::{Case, Data, Problem, Sequence};
 use crate::subject::attention::mask::Mask;
-use crate::subject::attention::plan::{Cache, ContextParallel, InferPlan, Request, Shards, Side, TrainLayout, TrainPlan};
+use crate::subject::attention::plan::{Cache, ContextParallel, InferPlan, Shards, Side, TrainLayout, TrainPlan};
 use crate::subject::attention::validate;
 
 /// Sets the choices that a row leaves open apart from every campaign's.
-const OPEN_CHOICES: u64 = 0x5350_4143_45;
+const OPEN_CHOICES: u64 = 0x0053_5041_4345;
 
 /// What a row leaves open is drawn again where it did not come out as the row says: a draft that no step had room to reject, say.
 const TRIES: u64 = 256;
@@ -225,73 +225,6 @@ impl Space {
     }
 }
 
-fn slope(source: &mut Stream, head: usize) -> f32 {
-    match source.below(3) {
-        0 | 1 => f32::from_bits((126 - head.min(100) as u32) << 23),
-        _ => f32::from_bits(0x3e00_0000 | source.below(1 << 24) as u32),
-    }
-}
-
-fn softmax_scale(source: &mut Stream, wanted: Scale, d_qk: u32) -> f32 {
-    match wanted {
-        Scale::Usual => usual_scale(d_qk),
-        Scale::Power => {
-            let one = source.pick(&[1.0, 0.5, 0.0625]);
-            if scale(one, d_qk) == Scale::Power { one } else { 2.0 }
-        }
-        // All of the significand, which does not commute with rounding; odd, so never a power of two.
-        Scale::Any => f32::from_bits(0x3e00_0001 | source.below(1 << 24) as u32),
-    }
-}
-
-fn fp8_kv(source: &mut Stream, wanted: Kv8, kv_heads: usize) -> Option<Fp8Kv> {
-    let dtype = match wanted {
-        Kv8::Plain => return None,
-        Kv8::E4m3 => Dtype::E4M3,
-        Kv8::E5m2 => Dtype::E5M2,
-    };
-    let each = source.chance(1, 2);
-    let any = source.chance(1, 2);
-    let mut scales = |first: f32| -> Vec<f32> {
-        let scale = |n: usize| match any {
-            // From 1/64 up to 2, every significand bit in use.
-            true => f32::from_bits((121 << 23) + source.below(7 << 23) as u32),
-            false => first * [1.0, 2.0, 0.5, 4.0][n % 4],
-        };
-        (0..if each { kv_heads } else { 1 }).map(scale).collect()
-    };
-    Some(Fp8Kv { dtype, k_scales: scales(0.25), v_scales: scales(0.5) })
-}
-
-fn regime(source: &mut Stream, kind: Kind, problem: &Problem, row: std::ops::Range<u32>) -> Regime {
-    match kind {
-        Kind::Normal => Regime::Normal,
-        Kind::Equal => Regime::Equal,
-        Kind::Dominant => {
-            Regime::Dominant { gap: source.pick(&[1.0, 20.0, 88.0, 1e4]), lane: source.below(u64::from(problem.d_qk)) as u32 }
-        }
-        Kind::Deep if problem.dtype == Dtype::F16 => Regime::Deep { level: source.pick(&[-1e3, -1e4, -6e4]) },
-        Kind::Deep => Regime::Deep { level: source.pick(&[-1e3, -1e4, -6e4, -3e38]) },
-        Kind::Overflow => Regime::Overflow,
-        Kind::Subnormal => Regime::Subnormal,
-        Kind::Quantised => Regime::Quantised,
-        Kind::Tail => Regime::Tail,
-        Kind::ZeroPeak => Regime::ZeroPeak,
-        Kind::Rising => Regime::Rising { step: source.pick(&[0.25, 1.0, 0.03125, 8.0]) },
-        Kind::Wide => Regime::Wide,
-        Kind::OnehotV => Regime::OnehotV,
-        Kind::ConstantV => Regime::ConstantV,
-        Kind::Mirror => mirror(source, row),
-    }
-}
-
-/// Pairs that are closed before the last row, inside what it sees.
-pub(super) fn mirror(source: &mut Stream, row: std::ops::Range<u32>) -> Regime {
-    let length = row.end.saturating_sub(row.start);
-    let span = source.pick(&[3, 4, 8, 16]).min(length).max(2);
-    Regime::Mirror { span, phase: row.end % span }
-}
-
 /// A permutation: the ascending one, or any other.
 fn order(source: &mut Stream, count: usize, permuted: bool) -> Vec<u32> {
     let ascending: Vec<u32> = (0..count as u32).collect();
@@ -318,61 +251,4 @@ fn cache(source: &mut Stream, page: Option<u32>, pool: Pool, spare: bool) -> Cac
             Cache::Paged { page, spare, shuffle, recycled: pool == Pool::Recycled }
         }
     }
-}
-
-/// How each sequence goes through the engine, and the token budget of a step.
-fn requests(
-    source: &mut Stream,
-    problem: &Problem,
-    place: usize,
-    lead: Lead,
-    wanted: &super::lead::Wanted,
-    apart: bool,
-) -> (Vec<Request>, Option<u32>) {
-    let left = lead.q - lead.hit;
-    let budget = (wanted.steps == Steps::Budget).then(|| {
-        let least = if wanted.reject { 2 } else { 1 };
-        source.range(least, (left - 1).min(7)).max(left / 8).max(least)
-    });
-    let requests = problem.sequences.iter().enumerate().map(|(n, sequence)| {
-        if n == place {
-            return leading(source, lead, wanted);
-        }
-        let plain = Request { hit: 0, join: 0, chunks: Vec::new(), then: sequence.q.max(1), reject: 0, preempt: None };
-        match source.below(3) {
-            // Where all must be as long as the leading one, row by row would be many calls.
-            0 if apart && (2..=16).contains(&sequence.q) => Request { then: 1, ..plain },
-            1 if apart && sequence.q > 1 => Request { hit: sequence.q / 2, ..plain },
-            _ => plain,
-        }
-    });
-    (requests.collect(), budget)
-}
-
-/// Steps of a request, few even where rows are many: each is a call.
-pub(super) fn leading(source: &mut Stream, lead: Lead, wanted: &super::lead::Wanted) -> Request {
-    let left = lead.q - lead.hit;
-    let (mut chunks, mut then) = (Vec::new(), left);
-    match wanted.steps {
-        Steps::Whole | Steps::Budget => {}
-        Steps::Decode => {
-            chunks.push(left - source.range(1, 4.min(left - 1)));
-            then = 1;
-        }
-        Steps::Verify => {
-            let later = source.range(if wanted.reject { 2 } else { 1 }, 9.min(left - 1));
-            chunks.push(left - later);
-            then = source.range(2, 4);
-        }
-        Steps::Chunks if wanted.reject || left > 2 && source.chance(1, 2) => {
-            then = source.range(2, (left - 1).min(5)).max(left / 6);
-        }
-        Steps::Chunks => {
-            chunks.push(source.range(1, left / 2));
-            chunks.push(source.range(1, left - chunks[0]));
-        }
-    }
-    let reject = if wanted.reject { source.range(1, (then - 1).min(3)) } else { 0 };
-    let preempt = wanted.preempt.then(|| source.range(1, 2));
-    Request { hit: lead.hit, join: 0, chunks, then, reject, preempt }
 }

@@ -4,6 +4,7 @@
 //! most of what is left among those with which the row can still be completed. Whether it can is searched depth first, so that a search
 //! without a row is a proof that no row has the combination. (AETG: Cohen, Dalal, Fredman, Patton 1997.)
 
+use super::combination::Combinations;
 use crate::source::mix;
 
 /// No value yet.
@@ -153,99 +154,6 @@ impl Constraints {
     }
 }
 
-/// All combinations of `t` values, numbered.
-pub(super) struct Combinations {
-    sizes: Vec<usize>,
-    /// Knobs of each group of `t`, ascending, and the number of its first combination.
-    groups: Vec<(Vec<usize>, usize)>,
-    /// The number of the first combination of a group, by its knobs as digits.
-    first: Vec<usize>,
-    /// How many there are.
-    pub count: usize,
-}
-
-impl Combinations {
-    /// Those of two or three.
-    pub fn new(sizes: &[usize], t: usize) -> Combinations {
-        let knobs = sizes.len();
-        let (mut groups, mut first, mut count) = (Vec::new(), vec![usize::MAX; knobs.pow(t as u32)], 0);
-        let mut group: Vec<usize> = (0..t).collect();
-        while group.last().is_some_and(|&last| last < knobs) {
-            first[group.iter().fold(0, |at, &knob| at * knobs + knob)] = count;
-            groups.push((group.clone(), count));
-            count += group.iter().map(|&knob| sizes[knob]).product::<usize>();
-            // The next group in order.
-            let Some(n) = (0..t).rev().find(|&n| group[n] < knobs - (t - n)) else { break };
-            group[n] += 1;
-            for later in n + 1..t {
-                group[later] = group[later - 1] + 1;
-            }
-        }
-        Combinations { sizes: sizes.to_vec(), groups, first, count }
-    }
-
-    /// Its knobs and values.
-    pub fn of(&self, number: usize) -> Vec<(usize, u8)> {
-        let group = self.groups.partition_point(|(_, first)| *first <= number) - 1;
-        let (knobs, first) = &self.groups[group];
-        let mut left = number - first;
-        let mut values: Vec<(usize, u8)> = Vec::with_capacity(knobs.len());
-        for &knob in knobs.iter().rev() {
-            values.push((knob, (left % self.sizes[knob]) as u8));
-            left /= self.sizes[knob];
-        }
-        values.reverse();
-        values
-    }
-
-    /// The number of a pair; knobs ascending.
-    fn pair(&self, row: &[u8], a: usize, b: usize) -> usize {
-        self.first[a * self.sizes.len() + b] + usize::from(row[a]) * self.sizes[b] + usize::from(row[b])
-    }
-
-    /// The number of a triple; knobs ascending.
-    fn triple(&self, row: &[u8], a: usize, b: usize, c: usize) -> usize {
-        let knobs = self.sizes.len();
-        let values = (usize::from(row[a]) * self.sizes[b] + usize::from(row[b])) * self.sizes[c] + usize::from(row[c]);
-        self.first[(a * knobs + b) * knobs + c] + values
-    }
-
-    fn t(&self) -> usize {
-        self.groups.first().map_or(0, |(knobs, _)| knobs.len())
-    }
-
-    /// Every combination of a row that holds one knob's value, as far as the others have values.
-    fn with(&self, row: &[u8], knob: usize, mut each: impl FnMut(usize)) {
-        let there: Vec<usize> = (0..row.len()).filter(|&other| other != knob && row[other] != OPEN).collect();
-        match self.t() {
-            2 => there.iter().for_each(|&other| each(self.pair(row, knob.min(other), knob.max(other)))),
-            3 => {
-                for (n, &b) in there.iter().enumerate() {
-                    for &c in &there[n + 1..] {
-                        each(match (knob < b, knob < c) {
-                            (true, _) => self.triple(row, knob, b, c),
-                            (false, true) => self.triple(row, b, knob, c),
-                            (false, false) => self.triple(row, b, c, knob),
-                        });
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Every combination of a row, as far as it has values.
-    pub fn all(&self, row: &[u8], mut each: impl FnMut(usize)) {
-        for (knobs, _) in &self.groups {
-            match knobs[..] {
-                [a, b] if row[a] != OPEN && row[b] != OPEN => each(self.pair(row, a, b)),
-                [a, b, c] if row[a] != OPEN && row[b] != OPEN && row[c] != OPEN => each(self.triple(row, a, b, c)),
-                _ => {}
-            }
-        }
-    }
-}
-
 /// A covering array: rows in which every combination occurs that any row can have.
 pub(super) struct Array {
     pub rows: Vec<Vec<u8>>,
@@ -297,4 +205,64 @@ pub(super) fn cover(constraints: &Constraints, t: usize) -> Array {
         rows.push(row);
     }
     Array { rows, combinations, valid }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every row that breaks no rule, by looking at all.
+    fn every_row(sizes: &[usize], forbids: &[(Vec<usize>, Vec<bool>)]) -> Vec<Vec<u8>> {
+        let total: usize = sizes.iter().product();
+        let rows = (0..total).map(|mut left| {
+            let digit = |&size: &usize| {
+                let value = left % size;
+                left /= size;
+                value as u8
+            };
+            sizes.iter().map(digit).collect::<Vec<u8>>()
+        });
+        let allowed =
+            |row: &Vec<u8>| forbids.iter().all(|(knobs, table)| !table[place(sizes, knobs, |n| usize::from(row[knobs[n]]))]);
+        rows.filter(allowed).collect()
+    }
+
+    fn place(sizes: &[usize], knobs: &[usize], value: impl Fn(usize) -> usize) -> usize {
+        (0..knobs.len()).fold(0, |at, n| at * sizes[knobs[n]] + value(n))
+    }
+
+    /// Random rules over few knobs: what is covered is what some row has, and each row is one of those that break no rule.
+    #[test]
+    fn what_is_not_covered_is_impossible() {
+        let mut excluded = 0;
+        for seed in 0..40u64 {
+            let sizes: Vec<usize> = (0..6).map(|n| 2 + (mix(seed, n) % 3) as usize).collect();
+            let rules = 1 + mix(seed, 99) % 6;
+            let tables: Vec<(Vec<usize>, Vec<bool>)> = (0..rules)
+                .map(|rule| {
+                    let key = mix(mix(seed, 7), rule);
+                    let mut knobs: Vec<usize> = (0..6).filter(|&n| mix(key, n as u64) % 2 == 0).take(4).collect();
+                    knobs.extend(knobs.is_empty().then_some(5));
+                    let size: usize = knobs.iter().map(|&knob| sizes[knob]).product();
+                    // Never all of them.
+                    let table = (0..size).map(|at| at > 0 && mix(key, 100 + at as u64) % 3 == 0).collect();
+                    (knobs, table)
+                })
+                .collect();
+            let rows = every_row(&sizes, &tables);
+            let made = tables
+                .iter()
+                .map(|(knobs, table)| Rule::new(&sizes, knobs, "by chance".into(), |it| table[place(&sizes, knobs, |n| it[n])]));
+            let constraints = Constraints::new(sizes.clone(), made.collect());
+            for t in [2, 3] {
+                let array = cover(&constraints, t);
+                let mut valid = vec![false; array.combinations.count];
+                rows.iter().for_each(|row| array.combinations.all(row, |it| valid[it] = true));
+                assert_eq!(array.valid, valid, "seed {seed}, {t} at a time");
+                assert!(array.rows.iter().all(|row| rows.contains(row)));
+                excluded += valid.iter().filter(|it| !**it).count();
+            }
+        }
+        assert!(excluded > 500, "{excluded}");
+    }
 }

@@ -7,9 +7,12 @@
 
 mod boundary;
 mod build;
+mod choice;
+mod combination;
 mod cover;
 mod lead;
 mod read;
+mod request;
 mod rule;
 mod shape;
 mod value;
@@ -56,6 +59,8 @@ pub struct Space {
     lengths: Lengths,
     formats: Vec<Format>,
     dims: Vec<Dims>,
+    /// Head dims that a kernel's rule needs to show anything.
+    needed: Vec<u32>,
     /// Query heads of each KV head, and KV heads, by [`Heads`].
     shapes: Vec<Vec<(u32, u32)>>,
     /// Slots in a page; `None` is a contiguous cache.
@@ -77,7 +82,8 @@ impl Space {
         let granules = attention.granules();
         let lengths = Lengths::new(&granules);
         let formats = formats(&scope);
-        let dims = shape::dims(&scope, &pins, &attention.head_dims());
+        let needed = attention.head_dims();
+        let dims = shape::dims(&scope, &pins, &needed);
         let caches = caches(&scope, &lengths);
         let own = |path| scope.side(path).can().knobs.iter().map(move |knob| (knob.clone(), path == Path::Train));
         let kernel_knobs: Vec<(Knob, bool)> = Path::BOTH.into_iter().flat_map(own).collect();
@@ -89,6 +95,7 @@ impl Space {
             lengths,
             formats,
             dims,
+            needed,
             caches,
             kernel_knobs,
             knobs: Vec::new(),

@@ -327,7 +327,7 @@ impl Space {
     /// Whether the kernels do a class of heads.
     fn does_heads(&self, class: usize) -> bool {
         let grouped = matches!(Heads::ALL[class], Heads::Grouped | Heads::Single);
-        !self.shapes[class].is_empty() && !(grouped && self.scope.lacks(Feature::GroupedHeads).is_some())
+        !self.shapes[class].is_empty() && (!grouped || self.scope.lacks(Feature::GroupedHeads).is_none())
     }
 
     /// The fewest query heads of a class.

@@ -17,12 +17,12 @@ pub struct Ways {
     pub valid: u64,
     /// Valid combinations that one of the rows has.
     pub covered: u64,
-    /// Up to [`MISSING`] that are valid and not covered, in words.
+    /// Up to 20 that are valid and not covered, in words.
     pub missing: Vec<String>,
 }
 
 /// How many missing combinations are named.
-pub const MISSING: usize = 20;
+const MISSING: usize = 20;
 
 /// The reason of a combination that no single rule forbids.
 const TOGETHER: &str = "several of the other reasons together";
