@@ -42,6 +42,14 @@ enum Kind {
 }
 
 impl Kind {
+    /// The command that runs it.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Fuzz => "fuzz",
+            Kind::Power => "power",
+        }
+    }
+
     fn of(folder: &std::path::Path) -> Result<Kind, Failure> {
         if fuzz::is_shard(folder) {
             Ok(Kind::Fuzz)
@@ -63,12 +71,14 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         if other != kind {
             let (first, folder) = (options.shards[0].display(), folder.display());
             return Err(Failure::Usage(format!(
-                "{folder}: job: is {other:?}, that of {first} is {kind:?}; join one job at a time"
+                "{folder}: is a shard of {}, {first} one of {}; join one job at a time",
+                other.name(),
+                kind.name()
             )));
         }
     }
     let not_for = |name: &str, given: bool, why: &str| match given {
-        true => Err(Failure::Usage(format!("{name}: not for shards of {kind:?}; {why}"))),
+        true => Err(Failure::Usage(format!("{name}: not for shards of {}; {why}", kind.name()))),
         false => Ok(()),
     };
     match kind {
