@@ -3,6 +3,7 @@
 use crate::number::{Class, Dtype, Ulps, ulp_distance};
 use crate::reach::Reach;
 use crate::tensor::Index;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Differing elements kept in full; the rest are counted.
@@ -76,6 +77,21 @@ pub struct Difference {
     pub differing: u64,
     /// How many were compared.
     pub compared: u64,
+    /// The differing elements by their distance: 1 ULP, 2, 3 to 4, 5 to 8 and so on; the last bin has those without one (NaN or an infinity
+    /// against something else, +0 against -0).
+    pub distances: [u64; DISTANCE_BINS],
+}
+
+/// Bins of [`Difference::distances`].
+pub const DISTANCE_BINS: usize = 34;
+
+/// The bin of a distance between two patterns that differ.
+fn distance_bin(ulps: Ulps) -> usize {
+    match ulps {
+        Ulps::Steps(0) | Ulps::Incomparable => DISTANCE_BINS - 1,
+        // The smallest power of two that is no less.
+        Ulps::Steps(steps) => steps.next_power_of_two().trailing_zeros() as usize,
+    }
 }
 
 /// Whether two patterns count as the same result: equal bits, or both NaN. +0 and -0 differ.
@@ -94,7 +110,8 @@ impl Comparison {
     /// Starts with nothing compared.
     pub fn new(output: &'static str, dtype: Dtype, names: [&str; 2]) -> Self {
         let names = names.map(str::to_owned);
-        Comparison { difference: Difference { output, dtype, names, elements: Vec::new(), differing: 0, compared: 0 } }
+        let distances = [0; DISTANCE_BINS];
+        Comparison { difference: Difference { output, dtype, names, elements: Vec::new(), differing: 0, compared: 0, distances } }
     }
 
     /// Compares two equally long slices. `index` names the element at a position of the slices; `offset` is the position of
@@ -114,8 +131,9 @@ impl Comparison {
                 continue;
             }
             found.differing += 1;
+            let ulps = ulp_distance(found.dtype, x, y);
+            found.distances[distance_bin(ulps)] += 1;
             if found.elements.len() < ELEMENTS_KEPT {
-                let ulps = ulp_distance(found.dtype, x, y);
                 let (offset, index) = (offset + n, index(n));
                 found.elements.push(Element { index, offset, bits: [x, y], ulps, truth: None, nearer: Nearer::Unknown });
             }
@@ -125,6 +143,11 @@ impl Comparison {
     /// Elements compared so far.
     pub fn compared(&self) -> u64 {
         self.difference.compared
+    }
+
+    /// Elements of these that differ.
+    pub fn differing(&self) -> u64 {
+        self.difference.differing
     }
 
     /// The difference, if any element differs.
@@ -444,6 +467,24 @@ pub struct Accuracy {
     pub out_of_range: u64,
     /// The largest error as a share of its computed bound; above 1 is `Inaccurate`. (A maximum in ULPs says nothing beside zero.)
     pub worst: f64,
+    /// Elements by their error in ULP of the true value: up to 2^-2, 2^-1, 1, 2, 4 and so on; the last bin has everything beyond, and what
+    /// is not finite.
+    pub errors: [u64; ERROR_BINS],
+}
+
+/// Bins of [`Accuracy::errors`].
+pub const ERROR_BINS: usize = 14;
+
+/// The bin of an error in ULP: the smallest power of two that is no less.
+#[inline]
+pub fn error_bin(ulps: f64) -> usize {
+    if ulps <= 0.25 {
+        return 0;
+    }
+    let bits = ulps.to_bits();
+    // The exponent of a positive number, rounded up; NaN and infinity have the largest.
+    let exponent = (bits >> 52) as i64 - 1023 + i64::from(bits & ((1 << 52) - 1) != 0);
+    (exponent + 2).min(ERROR_BINS as i64 - 1) as usize
 }
 
 impl Accuracy {
@@ -456,6 +497,7 @@ impl Accuracy {
         self.unbounded += other.unbounded;
         self.out_of_range += other.out_of_range;
         self.worst = self.worst.max(other.worst);
+        self.errors.iter_mut().zip(other.errors).for_each(|(count, more)| *count += more);
     }
 }
 
@@ -478,6 +520,8 @@ pub struct Verdict {
     pub relations: u64,
     /// Elements of `o` and of `lse` whose bits were compared under relations.
     pub related: [u64; 2],
+    /// By what was changed: elements compared, and those of them that differ.
+    pub along: BTreeMap<Axis, [u64; 2]>,
     /// What was not drawn, or not compared, since a kernel does not do it: reasons, each once. No part of the verdict.
     pub left_out: Vec<String>,
     /// Relations that were not run since the changed case is beyond the kernel, with the reason.
@@ -536,6 +580,19 @@ mod tests {
         let found = compare(Dtype::F32, &[0x7fc0_0000; 20], &[0; 20]).unwrap();
         assert_eq!((found.differing, found.compared, found.elements.len()), (20, 20, ELEMENTS_KEPT));
         assert_eq!(found.elements[0].ulps, Ulps::Incomparable);
+    }
+
+    #[test]
+    fn distances_and_errors_are_counted_by_powers_of_two() {
+        let one = 1.0f32.to_bits();
+        let other = [one + 1, one + 2, one + 3, one + 4, one + 5, one | 1 << 31, Dtype::F32.nan_bits()];
+        let found = compare(Dtype::F32, &[one; 7], &other).unwrap();
+        assert_eq!((found.distances[..4].to_vec(), found.distances[31]), (vec![1, 1, 2, 1], 1));
+        assert_eq!((found.distances[DISTANCE_BINS - 1], found.distances.iter().sum::<u64>()), (1, found.differing));
+        let zeros = compare(Dtype::F16, &[0], &[Dtype::F16.sign_mask()]).unwrap();
+        assert_eq!(zeros.distances[DISTANCE_BINS - 1], 1);
+        let bins = [0.0, 0.25, 0.26, 0.5, 0.51, 1.0, 1.5, 2.0, 2.1, 1e9, f64::INFINITY, f64::NAN].map(error_bin);
+        assert_eq!(bins, [0, 0, 1, 1, 2, 2, 3, 3, 4, 13, 13, 13]);
     }
 
     #[test]
@@ -645,11 +702,37 @@ mod tests {
     #[test]
     fn accuracies_add_up_and_keep_the_worst() {
         let (low, high) = (
-            Accuracy { judged: 1, correctly_rounded: 2, above: 3, below: 4, unbounded: 5, out_of_range: 6, worst: 0.25 },
-            Accuracy { judged: 10, correctly_rounded: 20, above: 30, below: 40, unbounded: 50, out_of_range: 60, worst: 0.5 },
+            Accuracy {
+                judged: 1,
+                correctly_rounded: 2,
+                above: 3,
+                below: 4,
+                unbounded: 5,
+                out_of_range: 6,
+                worst: 0.25,
+                errors: [1; ERROR_BINS],
+            },
+            Accuracy {
+                judged: 10,
+                correctly_rounded: 20,
+                above: 30,
+                below: 40,
+                unbounded: 50,
+                out_of_range: 60,
+                worst: 0.5,
+                errors: [2; ERROR_BINS],
+            },
         );
-        let both =
-            Accuracy { judged: 11, correctly_rounded: 22, above: 33, below: 44, unbounded: 55, out_of_range: 66, worst: 0.5 };
+        let both = Accuracy {
+            judged: 11,
+            correctly_rounded: 22,
+            above: 33,
+            below: 44,
+            unbounded: 55,
+            out_of_range: 66,
+            worst: 0.5,
+            errors: [3; ERROR_BINS],
+        };
         for (mut sum, other) in [(low, high), (high, low)] {
             sum.add(&other);
             assert_eq!(sum, both);

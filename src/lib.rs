@@ -77,6 +77,7 @@ pub mod guide;
 pub mod input_error;
 pub mod lab;
 pub mod number;
+pub mod ordered;
 pub mod quantity;
 pub mod reach;
 pub mod reveal;

@@ -22,6 +22,16 @@ impl Reach {
         way < WAYS && self.0 >> way & 1 == 1
     }
 
+    /// The set as a number: bit `n` for way `n`.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The set that [`Reach::bits`] stands for.
+    pub fn of_bits(bits: u32) -> Reach {
+        Reach(bits)
+    }
+
     /// Adds all ways of another set.
     pub fn add(&mut self, other: Reach) {
         self.0 |= other.0;
@@ -69,6 +79,7 @@ mod tests {
         one.insert(0);
         one.insert(WAYS - 1);
         two.insert(3);
+        assert_eq!(Reach::of_bits(one.bits()), one);
         assert!(one.has(0) && one.has(WAYS - 1) && !one.has(3) && !one.has(WAYS));
         let mut counts = ReachCounts::default();
         counts.add(one);

@@ -49,6 +49,9 @@ pub struct Certificate {
     pub digest: String,
     /// Where and when. Not part of [`Certificate::digest`].
     pub environment: Environment,
+    /// SHA-256 over the whole statement as compact JSON, this field empty: shows a changed byte. Whoever changes one on purpose can make it
+    /// anew; a signature is for that.
+    pub seal: String,
 }
 
 /// A battery as it was run.
@@ -154,7 +157,7 @@ pub struct ClaimResult {
 }
 
 /// A part of the case space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StratumResult {
     /// Its name: `pairs`, `triples`, `boundary`, `splits`, `random`, `kept`, `captured`, `outside`.
@@ -184,7 +187,7 @@ pub struct StratumResult {
 }
 
 /// What the cases covered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coverage {
     /// Smallest and largest value of a feature, by name: `kv`, `q`, `batch`, `q_heads`, `kv_heads`, `d_qk`, `d_v`, `page`, `ranks`.
@@ -204,7 +207,7 @@ pub struct Coverage {
 }
 
 /// Combinations of knob values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ways {
     /// Names of the knobs and of their values.
@@ -250,7 +253,7 @@ pub struct Map {
 }
 
 /// Cases of some lengths.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LengthBin {
     /// Largest number of positions in the bin.
@@ -308,7 +311,7 @@ pub struct Control {
 }
 
 /// What was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     /// Elements compared, train against infer.
@@ -410,7 +413,7 @@ pub struct Waiver {
 }
 
 /// Where and when the certificate was made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
     /// Operating system and architecture.

@@ -129,6 +129,7 @@ mod tests {
             unbounded: 24,
             out_of_range: 25,
             worst: 0.1 + 0.2,
+            errors: std::array::from_fn(|n| 100 + n as u64),
         };
         let mut reach = ReachCounts::default();
         PlanFeature::ALL.into_iter().zip(30..).for_each(|(feature, cases)| reach.set(feature as usize, cases));

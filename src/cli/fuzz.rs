@@ -154,7 +154,7 @@ impl Options {
     /// A kernel from outside that only the folder names: the command that names it.
     fn must_name(&self, run: &Job, file: &str) -> Result<(), Failure> {
         let command = format!("lastbit fuzz --resume --out {}", shell_words::quote(&self.out.display().to_string()));
-        must_name([&self.train, &self.infer], run, file, command)
+        must_name([&self.train, &self.infer], [&run.train, &run.infer], file, command)
     }
 }
 
@@ -162,8 +162,13 @@ impl Options {
 ///
 /// # Errors
 /// It does not: `command`, with the options that name them.
-pub(super) fn must_name([train, infer]: [&Option<String>; 2], run: &Job, file: &str, mut command: String) -> Result<(), Failure> {
-    let sides = [(Path::Train, train, &run.train), (Path::Infer, infer, &run.infer)];
+pub(super) fn must_name(
+    given: [&Option<String>; 2],
+    words: [&String; 2],
+    file: &str,
+    mut command: String,
+) -> Result<(), Failure> {
+    let sides = [(Path::Train, given[0], words[0]), (Path::Infer, given[1], words[1])];
     let only_named = |given: &Option<String>, words: &str| given.is_none() && !words.starts_with("ref:");
     let Some((side, ..)) = sides.iter().find(|(_, given, words)| only_named(given, words)) else { return Ok(()) };
     for (side, given, words) in &sides {

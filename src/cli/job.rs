@@ -1,7 +1,7 @@
 //! What a run is of: everything its results depend on, and the words in which it was asked for.
 
 use super::shard::Shard;
-use super::{Failure, kernel, kernel_fields};
+use super::{Failure, kernel};
 use crate::external::name::Consent;
 use crate::lab::Length;
 use crate::subject::Subject;
@@ -10,6 +10,7 @@ use crate::subject::attention::captured::Captured;
 use crate::subject::attention::check::Pair;
 use crate::subject::attention::draw::Profile;
 use crate::subject::attention::implementation::Implementation;
+use crate::subject::attention::kernel_fields;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::pin::Pins;
 use crate::subject::attention::text::{CaseFile, KernelFields, KernelText, Run, print as print_case};

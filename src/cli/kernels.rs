@@ -1,11 +1,12 @@
 //! `lastbit kernels`: the presets and their numerics, or what named kernels say of themselves.
 
-use super::{Failure, kernel, kernel_fields, print};
+use super::{Failure, kernel, print};
 use crate::exit_code;
 use crate::external::name::Consent;
 use crate::subject::attention::conventions::Conventions;
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::kernel::Identity;
+use crate::subject::attention::kernel_fields;
 use crate::subject::attention::numerics::Numerics;
 use crate::subject::attention::reference::Reference;
 use crate::subject::attention::reference::preset::PRESETS;

@@ -1,5 +1,6 @@
 //! The command line. Results go to stdout, progress and errors to stderr.
 
+mod certify;
 mod checkpoint;
 mod explain;
 mod found;
@@ -9,7 +10,6 @@ mod invariance;
 mod job;
 mod json_fields;
 mod kept_case;
-mod kernel_fields;
 mod kernels;
 mod merge;
 mod out_folder;
@@ -76,6 +76,8 @@ struct Arguments {
 enum Command {
     /// Generate cases, run both paths and the oracle, and shrink what differs
     Fuzz(fuzz::Options),
+    /// Run a battery of claims and write a certificate: what is equal to what, over which cases, and whether it could have failed
+    Certify(certify::Options),
     /// Run kept cases and print the verdict
     Replay(replay::Options),
     /// Run kept cases and print why they differ: the first step that does, how the difference grows, the cause
@@ -96,7 +98,7 @@ enum Command {
     Invariance(invariance::Options),
     /// Whether the campaign finds planted faults, and nothing where there is none: the kill table, beside what other checks find
     Power(power::Options),
-    /// Join the shards of a job (fuzz, power) into what one run writes
+    /// Join the shards of a job (certify, fuzz, power) into what one run writes
     Merge(merge::Options),
 }
 
@@ -113,6 +115,7 @@ pub fn main() -> u8 {
     let consent = Consent { trust: arguments.trust, accept_changed: arguments.accept_changed };
     let result = std::panic::catch_unwind(|| match arguments.command {
         Command::Fuzz(options) => fuzz::run(&options, consent),
+        Command::Certify(options) => certify::run(&options, consent),
         Command::Replay(options) => replay::run(&options, consent),
         Command::Explain(options) => explain::run(&options, consent),
         Command::Shrink(options) => shrink::run(&options, consent),

@@ -17,6 +17,9 @@ pub(super) struct Shard {
 }
 
 impl Shard {
+    /// All of a job.
+    pub(super) const WHOLE: Shard = Shard { number: 1, of: 1 };
+
     /// From 1.
     pub(super) fn number(self) -> u64 {
         self.number

@@ -1,7 +1,7 @@
 //! Statistics as JSON and back: of a run, in full; of one case, what is not as in an empty one.
 
 use super::json_fields::{Fields, count};
-use crate::finding::{Accuracy, Kind};
+use crate::finding::{Accuracy, ERROR_BINS, Kind};
 use crate::input_error::InputError;
 use crate::lab::{Sensitivity, Statistics};
 use crate::number::Dtype;
@@ -35,7 +35,7 @@ pub(super) fn print_statistics(statistics: &Statistics) -> Value {
         accuracy,
         reach,
     } = statistics;
-    let Accuracy { judged, correctly_rounded, above, below, unbounded, out_of_range, worst } = accuracy;
+    let Accuracy { judged, correctly_rounded, above, below, unbounded, out_of_range, worst, errors } = accuracy;
     let kinds: Map<String, Value> = kinds.iter().map(|(kind, count)| (kind.name().to_owned(), (*count).into())).collect();
     let reach: Map<String, Value> =
         PlanFeature::ALL.into_iter().map(|it| (it.name().to_owned(), it.count(reach).into())).collect();
@@ -71,6 +71,7 @@ pub(super) fn print_statistics(statistics: &Statistics) -> Value {
             "out_of_range": out_of_range,
             // As its pattern: JSON has no infinity.
             "worst_bits": worst.to_bits(),
+            "errors": errors,
         },
         "reach": reach,
     })
@@ -105,6 +106,9 @@ pub(super) fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputE
     if worst.is_nan() {
         return Err(accuracy.wrong("worst_bits", "is NaN".into()));
     }
+    let errors = accuracy.get("errors")?.as_array().and_then(|bins| bins.iter().map(count).collect::<Option<Vec<_>>>());
+    let errors = errors.and_then(|bins| <[u64; ERROR_BINS]>::try_from(bins).ok());
+    let errors = errors.ok_or_else(|| accuracy.wrong("errors", format!("is no list of {ERROR_BINS} counts")))?;
     Ok(Statistics {
         cases: fields.count("cases")?,
         matches: fields.count("matches")?,
@@ -132,6 +136,7 @@ pub(super) fn parse_statistics(fields: &Fields<'_>) -> Result<Statistics, InputE
             unbounded: accuracy.count("unbounded")?,
             out_of_range: accuracy.count("out_of_range")?,
             worst,
+            errors,
         },
         reach,
     })

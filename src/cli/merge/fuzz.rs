@@ -136,7 +136,7 @@ pub(super) fn run(
     let folder = |path: &Path| shell_words::quote(&path.display().to_string()).into_owned();
     let all: Vec<String> = folders.iter().map(|path| folder(path)).collect();
     let again = format!("lastbit merge {} --out {}", all.join(" "), folder(out));
-    must_name(kernels.each_ref(), &job, &first.part.folder.join(CHECKPOINT).display().to_string(), again)?;
+    must_name(kernels.each_ref(), [&job.train, &job.infer], &first.part.folder.join(CHECKPOINT).display().to_string(), again)?;
     let target = std::fs::canonicalize(out).ok();
     if let Some(same) = folders.iter().find(|shard| target.is_some() && std::fs::canonicalize(shard).ok() == target) {
         return Err(Failure::Usage(format!("--out {}: is a shard's folder; name another", same.display())));

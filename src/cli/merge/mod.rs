@@ -1,8 +1,11 @@
 //! `lastbit merge`: the shards of a job, joined into what one run writes. One file for each job that can be spread over machines.
 
+mod certify;
 mod fuzz;
 pub(super) mod shards;
 
+use super::certify::journal::is_certify;
+use super::certify::{self as certificate, written::Terms};
 use super::fuzz::Format;
 use super::{Failure, power};
 use crate::external::name::Consent;
@@ -17,19 +20,19 @@ pub(super) struct Options {
     /// Folder of the joined run, for shards of fuzz; an earlier run there becomes DIR.old
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// File of the joined result: of power the JSON object, - is stdout in place of the table
+    /// File of the joined result: of certify the certificate; of power the JSON object, - is stdout in place of the table
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Training kernel, where shards of fuzz ran one from outside: what they kept is run again, and a folder starts no program
+    /// Training kernel, where shards of certify or fuzz ran one from outside: what they found is run again, and a folder starts no program
     #[arg(long, value_name = "K")]
     train: Option<String>,
     /// Inference kernel, likewise
     #[arg(long, value_name = "K")]
     infer: Option<String>,
-    /// Exit 1 where a smaller share of the mutants is killed (power)
-    #[arg(long, value_name = "SHARE", value_parser = power::share)]
-    floor: Option<f64>,
-    /// What stdout gets of shards of fuzz
+    /// Of certify and power
+    #[command(flatten)]
+    terms: Terms,
+    /// What stdout gets of shards of certify and fuzz
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
 }
@@ -37,6 +40,7 @@ pub(super) struct Options {
 /// A job that can be spread over machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    Certify,
     Fuzz,
     Power,
 }
@@ -45,13 +49,16 @@ impl Kind {
     /// The command that runs it.
     fn name(self) -> &'static str {
         match self {
+            Kind::Certify => "certify",
             Kind::Fuzz => "fuzz",
             Kind::Power => "power",
         }
     }
 
     fn of(folder: &std::path::Path) -> Result<Kind, Failure> {
-        if fuzz::is_shard(folder) {
+        if is_certify(folder) {
+            Ok(Kind::Certify)
+        } else if fuzz::is_shard(folder) {
             Ok(Kind::Fuzz)
         } else if power::is_shard(folder) {
             Ok(Kind::Power)
@@ -82,9 +89,21 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         false => Ok(()),
     };
     match kind {
+        Kind::Certify => {
+            not_for("--out", options.out.is_some(), "name the certificate's file with --output")?;
+            let Some(output) = &options.output else {
+                return Err(Failure::Usage("--output: is missing; name the certificate's file".into()));
+            };
+            let format = match options.format {
+                Format::Human => certificate::Format::Human,
+                Format::Json => certificate::Format::Json,
+            };
+            let kernels = [options.train.clone(), options.infer.clone()];
+            certify::run(&options.shards, output, &options.terms, kernels, format, consent)
+        }
         Kind::Fuzz => {
             not_for("--output", options.output.is_some(), "name the folder of the joined run with --out")?;
-            not_for("--floor", options.floor.is_some(), "leave it out")?;
+            not_for("--previous, --floor, --waivers, --sign", options.terms.any(), "leave them out")?;
             let Some(out) = &options.out else {
                 return Err(Failure::Usage("--out: is missing; name the folder of the joined run".into()));
             };
@@ -94,7 +113,8 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         Kind::Power => {
             not_for("--out", options.out.is_some(), "name the file of the JSON object with --output")?;
             not_for("--train, --infer", options.train.is_some() || options.infer.is_some(), "leave them out")?;
-            power::merge(&options.shards, options.output.as_deref(), options.floor)
+            not_for("--previous, --waivers, --sign", options.terms.beyond_floor(), "leave them out")?;
+            power::merge(&options.shards, options.output.as_deref(), options.terms.floor)
         }
     }
 }

@@ -7,7 +7,7 @@ use super::implementation::Implementation;
 use super::numerics::{Context, Numerics};
 use super::oracle::{Answer, Oracle, RowTruth, Truth, Weighting};
 use super::{Case, ContextParallel, Inputs, Problem, TrainLayout};
-use crate::finding::{Accuracy, Difference, Finding, Inaccuracy, Nearer, Path, Verdict};
+use crate::finding::{Accuracy, Difference, Finding, Inaccuracy, Nearer, Path, Verdict, error_bin};
 use crate::number::{Dtype, ulp_size};
 use crate::tensor::{Index, Tensor};
 
@@ -361,6 +361,7 @@ impl<'a> Judge<'a> {
         tally.judged[output] += 1;
         tally.accuracy.judged += 1;
         tally.accuracy.correctly_rounded += u64::from(right);
+        tally.accuracy.errors[error_bin(if right { 0.0 } else { f64::INFINITY })] += 1;
         if !right {
             tally.exceeded = true;
             self.report(output, dtype, bits, None, f64::INFINITY, 0.0, 1.0, index());
@@ -377,6 +378,7 @@ impl<'a> Judge<'a> {
         tally.accuracy.correctly_rounded += u64::from(correct);
         tally.accuracy.above += u64::from(value - truth.value > truth.radius);
         tally.accuracy.below += u64::from(truth.value - value > truth.radius);
+        tally.accuracy.errors[error_bin((value - truth.value).abs() / ulp_size(dtype, truth.value))] += 1;
         if !correct {
             tally.exceeded = true;
             let error = (value - expected).abs();
@@ -400,6 +402,7 @@ impl<'a> Judge<'a> {
         accuracy.correctly_rounded += u64::from(correct);
         accuracy.above += u64::from(value - truth.value > truth.radius);
         accuracy.below += u64::from(truth.value - value > truth.radius);
+        accuracy.errors[error_bin(error / ulp_size(dtype, truth.value))] += 1;
         let (bound, exceeds) = match bound {
             Bound::Within(bound) if value.is_finite() => {
                 let beyond = error - truth.radius;

@@ -1,6 +1,7 @@
 //! Attention: a whole-sequence training path against a paged, stepwise inference path.
 
 pub mod accuracy;
+pub mod battery;
 pub mod capabilities;
 pub mod captured;
 mod case;
@@ -19,6 +20,7 @@ pub mod implementation;
 pub mod invariance;
 mod judge;
 pub mod kernel;
+pub(crate) mod kernel_fields;
 mod launched;
 mod mask;
 pub mod mutant;

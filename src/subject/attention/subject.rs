@@ -71,7 +71,7 @@ impl Attention {
     }
 
     /// Head dims that a rule needs to show anything.
-    fn head_dims(&self) -> Vec<u32> {
+    pub(super) fn head_dims(&self) -> Vec<u32> {
         let mut dims = Vec::new();
         for numerics in self.numerics() {
             if let Block::Rule(rule) = numerics.softmax.block {
@@ -85,7 +85,7 @@ impl Attention {
 
     /// Block and split sizes of both kernels, those included that a rule may give at the head dims in play: lengths are drawn
     /// around them.
-    fn granules(&self) -> Vec<u32> {
+    pub(super) fn granules(&self) -> Vec<u32> {
         let wanted = self.head_dims();
         // The generator's own dims have one kernel, the one for 64.
         let in_play = |pin: Option<u32>| pin.map_or_else(|| [64].iter().chain(&wanted).copied().collect(), |d| vec![d]);

@@ -8,6 +8,15 @@ use super::relation::SidedRelation;
 pub enum Checks {
     /// Everything, with [`RELATIONS_PER_CASE`] relations from this place of the rotation; the number also seeds their parameters.
     Turn(u64),
+    /// Everything, with all relations of a set; what a [battery](super::battery) asks of its cases.
+    All {
+        /// Seeds the relations' parameters.
+        seed: u64,
+        /// Which relations.
+        set: RelationSet,
+        /// One more, with the parameters under which a kept case was found.
+        also: Option<SidedRelation>,
+    },
     /// One thing, for shrinking and replay.
     Only {
         /// Judge each side against the oracle.
@@ -17,6 +26,16 @@ pub enum Checks {
         /// Run this relation.
         relation: Option<SidedRelation>,
     },
+}
+
+/// The relations of [`Checks::All`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationSet {
+    /// Every kind that fits the case, once for each path, and every knob of the kernels.
+    Every,
+    /// What launchers choose the number of KV splits by, while the row's own step stays as it is: requests of one row beside it, fewer keys
+    /// after it, and the kernels' knobs that are named for splits.
+    Splits,
 }
 
 /// Relations that a campaign runs on each case.
@@ -29,7 +48,7 @@ pub struct Trial {
     pub case: Case,
     /// The checks.
     pub checks: Checks,
-    /// What was drawn and left out, since a kernel cannot do it: reasons, each once. Of a trial with [`Checks::Turn`]; they go into its
+    /// What was drawn and left out, since a kernel cannot do it: reasons, each once. Of a trial with everything checked; they go into its
     /// verdict.
     pub left_out: Vec<String>,
 }

@@ -3,8 +3,11 @@
 //! Order: faults -> each side against the oracle -> bits of `o` and `lse`, train against infer -> relations. All findings are kept, but
 //! for those that a kernel which does not repeat itself makes meaningless.
 
+mod outputs;
 mod relate;
 mod repeat;
+
+pub(crate) use outputs::OutputDigest;
 
 pub(crate) use relate::RELATION_STREAM;
 
@@ -28,6 +31,8 @@ use std::sync::Arc;
 /// Buffers one thread reuses.
 pub struct Scratch {
     pub(super) oracle: Oracle,
+    /// Where asked for: a digest of the output bits of every run of the next check.
+    pub(crate) outputs: Option<OutputDigest>,
 }
 
 /// Both kernels and how they are judged.
@@ -71,7 +76,7 @@ impl Pair {
 
     /// Fresh buffers.
     pub fn scratch(&self) -> Scratch {
-        Scratch { oracle: Oracle::new(self.oracle) }
+        Scratch { oracle: Oracle::new(self.oracle), outputs: None }
     }
 
     /// Drives one path.
@@ -94,10 +99,46 @@ impl Pair {
         {
             return Err(Stop::Unsupported(reason));
         }
+        self.call(path, case, inputs, poison, observer)
+    }
+
+    /// Drives one path also where its kernel declares that it does not do the case.
+    ///
+    /// # Errors
+    /// As [`Pair::drive`].
+    pub(crate) fn drive_anyway(&self, path: Path, case: &Case, inputs: &Inputs, poison: Poison) -> Result<Produced, Stop> {
+        self.call(path, case, inputs, poison, None)
+    }
+
+    fn call(
+        &self,
+        path: Path,
+        case: &Case,
+        inputs: &Inputs,
+        poison: Poison,
+        observer: Option<drive::Observer<'_>>,
+    ) -> Result<Produced, Stop> {
+        let kernel = &*self.side(path).kernel;
         match path {
             Path::Train => drive::train(kernel, &case.problem, &case.train, inputs, poison, observer),
             Path::Infer => drive::infer(kernel, &case.problem, &case.infer, inputs, poison, observer),
         }
+    }
+
+    /// Measures results against the true values, and takes their bits into the digest that may be asked for.
+    pub(crate) fn judge(
+        &self,
+        case: &Case,
+        inputs: &Inputs,
+        sides: [Option<&Produced>; 2],
+        scratch: &mut Scratch,
+        verdict: &mut Verdict,
+    ) {
+        if let Some(outputs) = &mut scratch.outputs {
+            sides.iter().flatten().for_each(|produced| outputs.add(produced));
+        }
+        let [train, infer] = sides;
+        judge(case, inputs, [(&self.train, train), (&self.infer, infer)], &mut [], &mut scratch.oracle, verdict);
     }
 
     /// Runs a trial.
@@ -105,19 +146,24 @@ impl Pair {
         let case = &trial.case;
         let mut verdict = Verdict::default();
         let (oracle, pair, mut relations) = match &trial.checks {
-            Checks::Turn(turn) => {
+            Checks::Turn(_) | Checks::All { .. } => {
                 // What kernels declare, a page size say, may lie beyond that: no case file could hold such a case, nor memory its tensors.
                 if let Err(FieldError { field, reason }) = validate(case) {
                     skip(&mut verdict, format!("beyond the limits of a case: {field} {reason}"));
                     return verdict;
                 }
-                let (relations, left_out) = self.relations_of_turn(case, *turn);
+                let (relations, left_out) = match &trial.checks {
+                    Checks::All { seed, set, also } => self.relations_of_set(case, *seed, *set, also),
+                    Checks::Turn(turn) => self.relations_of_turn(case, *turn),
+                    Checks::Only { .. } => Default::default(),
+                };
                 (verdict.left_out, verdict.relations_left_out) = (trial.left_out.clone(), left_out);
                 (true, true, relations)
             }
             Checks::Only { oracle, pair, relation } => (*oracle, *pair, relation.iter().cloned().collect()),
         };
-        let turn = matches!(trial.checks, Checks::Turn(_));
+        // A whole case, not one thing of it.
+        let turn = !matches!(trial.checks, Checks::Only { .. });
         let inputs = self.inputs(case);
         let mut sides: [Option<Produced>; 2] = [None, None];
         for (side, path) in sides.iter_mut().zip(Path::BOTH) {
@@ -128,6 +174,9 @@ impl Pair {
                 let observer = turn.then_some(&mut observer as drive::Observer<'_>);
                 match self.drive(path, case, &inputs, Poison::Nan, observer) {
                     Ok(produced) => {
+                        if let Some(outputs) = &mut scratch.outputs {
+                            outputs.add(&produced);
+                        }
                         *side = Some(produced);
                         verdict.reach.add(watch.reach());
                     }
@@ -152,13 +201,13 @@ impl Pair {
         verdict.findings.extend(differences.into_iter().map(Finding::Mismatch));
         for relation in &relations {
             if let Some(base) = &sides[relation.path as usize] {
-                self.relate(case, &inputs, base, relation, &mut verdict);
+                self.relate(case, &inputs, base, relation, &mut scratch.outputs, &mut verdict);
             }
         }
         // Repeats that only explain a difference are no part of the count.
-        let related = verdict.related;
+        let (related, along) = (verdict.related, verdict.along.clone());
         self.repeat_first(case, &inputs, sides.each_ref().map(Option::as_ref), &relations, &mut verdict);
-        verdict.related = related;
+        (verdict.related, verdict.along) = (related, along);
         if self.witness && turn {
             verdict.capable = capable(&case.problem);
             verdict.order_sensitive = self.witnessed(case, &inputs);

@@ -1,14 +1,14 @@
 //! Relations: which are run on a case, and one of them run.
 
-use super::{Pair, produced, productions, stopped};
+use super::{OutputDigest, Pair, produced, productions, stopped};
 use crate::finding::{Comparison, Finding, Path, Verdict};
 use crate::number::Dtype;
 use crate::source::{Source as _, Stream};
 use crate::subject::attention::data::Known;
 use crate::subject::attention::drive::{Poison, Produced, element_index, row_index};
-use crate::subject::attention::relation::{Relation, SidedRelation, draw_knob, rotate};
+use crate::subject::attention::relation::{Relation, SidedRelation, draw_knob, every, rotate, splits};
 use crate::subject::attention::scope::SideScope;
-use crate::subject::attention::trial::RELATIONS_PER_CASE;
+use crate::subject::attention::trial::{RELATIONS_PER_CASE, RelationSet};
 use crate::subject::attention::{Case, Inputs};
 
 /// Stream of the relation draws, apart from the case streams.
@@ -50,8 +50,49 @@ impl Pair {
         (drawn, left_out)
     }
 
+    /// All relations of a set that fit a case, and why others are left out.
+    pub(super) fn relations_of_set(
+        &self,
+        case: &Case,
+        seed: u64,
+        set: RelationSet,
+        also: &Option<SidedRelation>,
+    ) -> (Vec<SidedRelation>, Vec<String>) {
+        let mut source = Stream::new(seed, RELATION_STREAM);
+        let mut drawn = match set {
+            RelationSet::Every => every(case, &mut source),
+            RelationSet::Splits => splits(case, &mut source),
+        };
+        for path in Path::BOTH {
+            for knob in self.side(path).kernel.capabilities().knobs {
+                if set == RelationSet::Every || knob.name.contains("split") {
+                    drawn.extend(draw_knob(path, case, std::slice::from_ref(&knob), &mut source));
+                }
+            }
+        }
+        drawn.extend(also.iter().filter(|it| it.apply(case).is_some()).cloned());
+        let mut left_out = Vec::new();
+        drawn.retain(|it| {
+            let reason = self.beyond(case, it);
+            let stays = reason.is_none();
+            left_out.extend(reason);
+            stays
+        });
+        left_out.sort();
+        left_out.dedup();
+        (drawn, left_out)
+    }
+
     /// One relation: runs the changed case on one path and compares the rows that both runs have.
-    pub(super) fn relate(&self, case: &Case, inputs: &Inputs, base: &Produced, relation: &SidedRelation, verdict: &mut Verdict) {
+    pub(super) fn relate(
+        &self,
+        case: &Case,
+        inputs: &Inputs,
+        base: &Produced,
+        relation: &SidedRelation,
+        outputs: &mut Option<OutputDigest>,
+        verdict: &mut Verdict,
+    ) {
         let Some(variant) = relation.apply(case) else { return };
         let poison = if relation.relation == Relation::Poison { Poison::Huge } else { Poison::Nan };
         let known = Known { problem: &case.problem, inputs };
@@ -63,7 +104,12 @@ impl Pair {
         let changed = match again {
             true => None,
             false => match self.drive(relation.path, &variant.case, other_inputs, poison, None) {
-                Ok(changed) => Some(changed),
+                Ok(changed) => {
+                    if let Some(outputs) = outputs {
+                        outputs.add(&changed);
+                    }
+                    Some(changed)
+                }
                 Err(stop) => return verdict.findings.push(stopped(relation.path, stop, Some(relation))),
             },
         };
@@ -103,6 +149,9 @@ impl Pair {
         verdict.relations += u64::from(o.compared() > 0);
         verdict.related[0] += o.compared();
         verdict.related[1] += lse.compared();
+        let along = verdict.along.entry(relation.relation.axis()).or_default();
+        along[0] += o.compared() + lse.compared();
+        along[1] += o.differing() + lse.differing();
         for difference in [o.finish(), lse.finish()].into_iter().flatten() {
             let (axis, path, relation) = (relation.relation.axis(), relation.path, relation.to_string());
             let finding = Finding::NotInvariant { axis, path, relation, difference };

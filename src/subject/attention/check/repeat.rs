@@ -31,7 +31,7 @@ impl Pair {
             // Those that were drawn have run.
             repeats.retain(|it| !run.contains(it));
             for relation in &repeats {
-                self.relate(case, inputs, base, relation, verdict);
+                self.relate(case, inputs, base, relation, &mut None, verdict);
             }
             if !verdict.findings.iter().any(|it| unrepeatable(it, path)) {
                 continue;

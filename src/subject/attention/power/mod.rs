@@ -6,7 +6,7 @@
 mod clean;
 mod hunt;
 pub mod judge;
-mod parallel;
+pub(crate) mod parallel;
 mod rivals;
 mod small;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 /// Makes `count` results on at most `jobs` threads. `done` sees each as it comes, on the calling thread; the result is in order.
-pub(super) fn map<T: Send>(jobs: usize, count: usize, make: impl Fn(usize) -> T + Sync, mut done: impl FnMut(&T)) -> Vec<T> {
+pub(crate) fn map<T: Send>(jobs: usize, count: usize, make: impl Fn(usize) -> T + Sync, mut done: impl FnMut(&T)) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     let mut made: Vec<Option<T>> = (0..count).map(|_| None).collect();

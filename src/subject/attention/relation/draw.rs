@@ -44,6 +44,20 @@ pub fn rotate(case: &Case, turn: u64, count: usize, source: &mut dyn Source) -> 
     (0..ROTATION.len()).filter_map(|n| draw(ROTATION[(start + n) % ROTATION.len()], case, source)).take(count).collect()
 }
 
+/// Every kind of relation that fits the case, once for each path.
+pub fn every(case: &Case, source: &mut dyn Source) -> Vec<SidedRelation> {
+    ROTATION.into_iter().filter_map(|slot| draw(slot, case, source)).collect()
+}
+
+/// What a launcher chooses the number of splits by, the rows' own step left as it is: how full the device is, and how many keys there are.
+pub fn splits(case: &Case, source: &mut dyn Source) -> Vec<SidedRelation> {
+    let stability = draw_stability(case, source);
+    // With a few heads each, sixty requests are more than a device has processors.
+    let crowds = [1, 30, 60].map(|count| Relation::Neighbour { q: 1, kv: 1 + source.below(8) as u32, count });
+    let sided = |relation: Relation| Path::BOTH.map(|path| SidedRelation { path, relation: relation.clone() });
+    crowds.into_iter().chain(stability).flat_map(sided).filter(|it| it.apply(case).is_some()).collect()
+}
+
 /// Every relation of one axis that fits the case, on both paths.
 pub fn along(case: &Case, axis: Axis, source: &mut dyn Source) -> Vec<SidedRelation> {
     let drawn = ROTATION.into_iter().filter_map(|slot| draw(slot, case, source));

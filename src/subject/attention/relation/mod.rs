@@ -5,7 +5,7 @@
 mod draw;
 mod text;
 
-pub use draw::{along, draw_knob, rotate, undo};
+pub use draw::{along, draw_knob, every, rotate, splits, undo};
 
 use super::drive::schedule;
 use super::select::{Keep, Selection, fit_plans};

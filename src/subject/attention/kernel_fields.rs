@@ -1,4 +1,5 @@
-//! What a kernel says of itself, as names and values: printed by `lastbit kernels K`, compared when a run goes on.
+//! What a kernel says of itself, as names and values: printed by `lastbit kernels K`, compared when a run goes on,
+//! digested in certificates.
 
 use crate::number::Dtype;
 use crate::subject::attention::capabilities::{Capabilities, Form, Format, HeadDims};
@@ -11,7 +12,7 @@ use crate::subject::attention::reference::Reference;
 const STORAGE: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::BF16];
 
 /// Everything that results depend on: a reference kernel in full, what another kernel declares.
-pub(super) fn fields(implementation: &Implementation) -> Vec<(String, String)> {
+pub(crate) fn fields(implementation: &Implementation) -> Vec<(String, String)> {
     if let Some(reference) = &implementation.reference {
         return reference.fields();
     }
@@ -34,7 +35,7 @@ fn identity(identity: &Identity) -> Vec<(String, String)> {
 }
 
 /// Conventions, arithmetic and capabilities.
-pub(super) fn declared(kernel: &dyn AttentionKernel) -> Vec<(String, String)> {
+pub(crate) fn declared(kernel: &dyn AttentionKernel) -> Vec<(String, String)> {
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     let mut fields = vec![("lse".to_owned(), yes(kernel.has_lse()))];
     let conventions = kernel.conventions();

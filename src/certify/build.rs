@@ -1,0 +1,607 @@
+//! A certificate is made of a battery and of the records of its units, in order, and of nothing else.
+
+use super::certificate::{
+    BatteryText, Certificate, ClaimResult, Control, Counts, Environment, FORMAT, FailureBound, KernelText, Mutants, Power,
+    Results, Status, StratumResult, Waiver,
+};
+use super::claim::Claim;
+use super::counterexample::{Failing, counterexample};
+use super::coverage::{Counting, evidence};
+use super::digest::{Lines, of_json};
+use super::record::{CaseRecord, HuntRecord, Record};
+use super::statement::{Outcome, PREDICATE, Predicate, Resource, STATEMENT, Statement};
+use super::work::{self, Unit, Work};
+use super::{bound, control};
+use crate::finding::{DISTANCE_BINS, ERROR_BINS};
+use crate::lab::{OTHER_REASONS, SKIP_REASONS};
+use crate::reach::{Reach, ReachCounts};
+use crate::subject::attention::battery::{self, Battery, Part};
+use crate::subject::attention::power::parallel;
+use crate::subject::attention::reach::PlanFeature;
+use std::collections::BTreeMap;
+
+/// Confidence of the bound on the failure rate.
+const CONFIDENCE: f64 = 0.95;
+
+/// Counterexamples of a claim, at most: `o` and `lse`, or both sides.
+const KEPT: usize = 2;
+
+/// Failing cases of each kind that are looked at for the smallest to begin shrinking from.
+const CANDIDATES: usize = 40;
+
+/// Cases whose text goes into the digest of a battery, from each stratum.
+const SAMPLED: u64 = 16;
+
+/// What a certificate is made of, besides the records.
+pub struct Asked<'a> {
+    /// The units.
+    pub work: &'a Work,
+    /// Both kernels.
+    pub kernels: [KernelText; 2],
+    /// Share of the planted faults that must be found.
+    pub floor: f64,
+    /// Accepted failures.
+    pub waivers: Vec<Waiver>,
+    /// An earlier certificate, for [`Claim::VersionEqual`].
+    pub previous: Option<Certificate>,
+    /// Threads for shrinking. No result depends on it.
+    pub jobs: usize,
+}
+
+/// A battery as a certificate names it.
+pub fn battery_text(battery: &Battery, claims: &[Claim]) -> BatteryText {
+    let pins = battery.attention.pins.to_string();
+    let mut text = BatteryText {
+        name: battery.size.name().to_owned(),
+        version: battery::VERSION,
+        seed: battery.seed,
+        claims: claims.iter().map(|claim| claim.name().to_owned()).collect(),
+        strata: Part::ALL.iter().map(|&part| (part.name().to_owned(), battery.cases(part))).collect(),
+        limits: if pins.is_empty() { Vec::new() } else { vec![format!("pins: {pins}")] },
+        sha256: String::new(),
+    };
+    let mut sample = Lines::default();
+    for part in Part::ALL {
+        for index in 0..battery.cases(part).min(SAMPLED) {
+            sample.add(&battery.trial(part, index).map_or(String::new(), |trial| battery.text(&trial)));
+        }
+    }
+    text.sha256 = of_json(&(&text, sample.finish()));
+    text
+}
+
+/// Sums over the records.
+struct Sums {
+    strata: BTreeMap<Part, (StratumResult, Lines, Lines)>,
+    claims: BTreeMap<Claim, ClaimSum>,
+    results: Results,
+    counting: Counting,
+    sensitive: BTreeMap<String, [u64; 2]>,
+    reach: ReachCounts,
+    mutants: Mutants,
+    controls: Vec<Control>,
+    not_run: Counts,
+    partly: Counts,
+    undecided: u64,
+    set_aside: u64,
+    faults: u64,
+    /// By claim and signature: failing cases, the first few.
+    failing: BTreeMap<(Claim, String), Vec<(Part, u64)>>,
+    random: [u64; 2],
+}
+
+#[derive(Default)]
+struct ClaimSum {
+    cases: u64,
+    failed: u64,
+    elements: u64,
+    differing: u64,
+}
+
+/// Makes the statement. `records` are those of all units, in order.
+///
+/// # Errors
+/// A record that is not there, or is another unit's: which; a waiver of a claim that does not fail.
+pub fn build(asked: &Asked<'_>, records: impl IntoIterator<Item = Result<Record, String>>) -> Result<Statement, String> {
+    let work = asked.work;
+    let mut sums = Sums::new(asked);
+    let mut records = records.into_iter();
+    for n in 0..work.units() {
+        let unit = work.unit(n);
+        let record = records.next().ok_or_else(|| format!("record {n} of {} is missing", work.units()))??;
+        sums.add(work, unit, &record).map_err(|reason| format!("record {n}: {reason}"))?;
+    }
+    if records.next().is_some() {
+        return Err(format!("there are more than {} records", work.units()));
+    }
+    let statement = sums.statement(asked);
+    for waiver in &asked.waivers {
+        let claim = statement.predicate.lastbit.claims.iter().find(|it| it.claim == waiver.claim);
+        if let Some(claim) = claim.filter(|it| it.status != Status::Fail) {
+            return Err(format!(
+                "the waiver of {} ({}) is not needed: it is {}; remove it",
+                claim.claim, waiver.issue, claim.status
+            ));
+        }
+    }
+    Ok(statement)
+}
+
+impl Sums {
+    fn new(asked: &Asked<'_>) -> Sums {
+        let work = asked.work;
+        let stratum = |part: Part| {
+            let result =
+                StratumResult { name: part.name().to_owned(), about: part.about().to_owned(), ..StratumResult::default() };
+            (part, (result, Lines::default(), Lines::default()))
+        };
+        let mutants = Mutants { planted: 0, killed: 0, survived: Vec::new(), floor: asked.floor };
+        Sums {
+            strata: Part::ALL.into_iter().map(stratum).collect(),
+            claims: work.claims.iter().map(|&claim| (claim, ClaimSum::default())).collect(),
+            results: Results { distances: vec![0; DISTANCE_BINS], errors: vec![0; ERROR_BINS], ..Results::default() },
+            counting: Counting::new(work),
+            sensitive: BTreeMap::new(),
+            reach: ReachCounts::default(),
+            mutants,
+            controls: Vec::new(),
+            not_run: Counts::new(),
+            partly: Counts::new(),
+            undecided: 0,
+            set_aside: 0,
+            faults: 0,
+            failing: BTreeMap::new(),
+            random: [0; 2],
+        }
+    }
+
+    fn add(&mut self, work: &Work, unit: Unit, record: &Record) -> Result<(), String> {
+        match (unit, record) {
+            (Unit::Case(part, index), Record::Case(record)) if record.part == part.name() && record.index == index => {
+                self.case(work, part, record);
+                Ok(())
+            }
+            (Unit::Mutant(mutant), Record::Mutant(hunt)) if hunt.name == mutant.to_string() => {
+                self.mutants.planted += 1;
+                match hunt.found {
+                    Some(_) => self.mutants.killed += 1,
+                    None => self.mutants.survived.push(hunt.name.clone()),
+                }
+                Ok(())
+            }
+            (Unit::Control(claim), Record::Control(HuntRecord { name, found, .. })) if *name == claim.to_string() => {
+                let kernel = format!("ref:aligned, {}", control::about(claim));
+                self.controls.push(Control { claim: name.clone(), kernel, failed_at: found.clone() });
+                Ok(())
+            }
+            _ => Err(format!("is not of {unit:?}")),
+        }
+    }
+
+    fn case(&mut self, work: &Work, part: Part, record: &CaseRecord) {
+        let (stratum, outputs, lines) = self.strata.get_mut(&part).expect("all strata are there");
+        lines.add(&serde_json::to_string(record).expect("a record is JSON"));
+        outputs.add(&record.outputs);
+        let Some(trial) = work.battery.trial(part, record.index) else { return };
+        stratum.generated += 1;
+        stratum.run += u64::from(record.has_run() || record.refused > 0);
+        stratum.failed += u64::from(!record.failures.is_empty());
+        stratum.undecided += u64::from(record.undecided > 0);
+        let [related, changed] = record.related();
+        stratum.elements += record.pair[0] + related;
+        stratum.differing += record.pair[1] + changed;
+        record.left_out.iter().for_each(|reason| count(&mut stratum.left_out, reason));
+        for reason in &record.skipped {
+            count(&mut stratum.skipped, reason);
+            let skips = if record.has_run() { &mut self.partly } else { &mut self.not_run };
+            // That an overflow is predicted is the bound's to say.
+            if !reason.contains("out of range") {
+                count(skips, reason);
+            }
+        }
+        self.counting.add(&trial.case, record, part, &work.claims);
+        for (&claim, sum) in &mut self.claims {
+            let it = evidence(claim, record, part);
+            sum.cases += u64::from(it.elements > 0 || it.failed);
+            sum.failed += u64::from(it.failed);
+            sum.elements += it.elements;
+            sum.differing += it.differing;
+        }
+        let out = &trial.case.problem.out_dtype;
+        if let Some(sensitive) = record.sensitive {
+            let of = self.sensitive.entry(out.to_string()).or_default();
+            of[0] += 1;
+            of[1] += u64::from(sensitive);
+        }
+        self.reach.add(Reach::of_bits(record.reach));
+        self.undecided += record.undecided;
+        self.set_aside += record.set_aside;
+        self.faults += u64::from(record.failures.iter().any(|(signature, _)| signature.starts_with("fault")));
+        if part == Part::Random {
+            self.random[0] += u64::from(record.has_run());
+            self.random[1] += u64::from(!record.failures.is_empty());
+        }
+        self.measure(record);
+        for (signature, claims) in &record.failures {
+            for claim in claims.iter().filter_map(|it| it.parse::<Claim>().ok()).filter(|it| work.claims.contains(it)) {
+                let list = self.failing.entry((claim, signature.clone())).or_default();
+                if list.len() < CANDIDATES {
+                    list.push((part, record.index));
+                }
+            }
+        }
+    }
+
+    fn measure(&mut self, record: &CaseRecord) {
+        let results = &mut self.results;
+        results.compared += record.pair[0];
+        results.differing += record.pair[1];
+        let add = |sums: &mut Vec<u64>, more: &[u64]| sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        add(&mut results.distances, &record.distances);
+        add(&mut results.errors, &record.errors);
+        let [judged, correct, above, below, unbounded, out_of_range] = record.accuracy;
+        results.judged += judged;
+        results.correctly_rounded += correct;
+        results.above += above;
+        results.below += below;
+        results.unbounded += unbounded;
+        results.out_of_range += out_of_range;
+        if record.worst > results.worst {
+            results.worst = record.worst;
+            results.worst_case = Some(record.address());
+        }
+    }
+
+    /// The counterexamples of failing claims: the smallest failing case of each signature, shrunk.
+    fn counterexamples(&self, asked: &Asked<'_>) -> Vec<super::certificate::Counterexample> {
+        let battery = &asked.work.battery;
+        let mut kept: Vec<Failing> = Vec::new();
+        let mut of_claim: BTreeMap<Claim, usize> = BTreeMap::new();
+        for ((claim, signature), cases) in &self.failing {
+            let count = of_claim.entry(*claim).or_default();
+            if *count == KEPT {
+                continue;
+            }
+            *count += 1;
+            let smallest = cases.iter().filter_map(|&(part, index)| {
+                let trial = battery.trial(part, index)?;
+                Some((crate::subject::Subject::size(battery.attention(part), &trial), part, index))
+            });
+            let Some((_, part, index)) = smallest.min() else { continue };
+            match kept.iter_mut().find(|it| (it.part, it.index, &it.signature) == (part, index, signature)) {
+                Some(it) => it.claims.push(*claim),
+                None => kept.push(Failing { part, index, signature: signature.clone(), claims: vec![*claim] }),
+            }
+        }
+        let made = parallel::map(asked.jobs, kept.len(), |n| counterexample(asked.work, &kept[n]), |_| {});
+        let mut made: Vec<_> = made.into_iter().flatten().collect();
+        // Two failures may shrink to one case.
+        made.dedup_by(|b, a| {
+            let same = a.sha256 == b.sha256;
+            if same {
+                a.claims.extend(b.claims.drain(..));
+            }
+            same
+        });
+        made
+    }
+
+    fn statement(mut self, asked: &Asked<'_>) -> Statement {
+        let work = asked.work;
+        let examples = self.counterexamples(asked);
+        let missing: Vec<String> = match work.battery.cases(Part::Random) {
+            0 => Vec::new(),
+            _ => work.battery.attention.asked().missing(&self.reach).iter().map(|it| it.name().to_owned()).collect(),
+        };
+        let coverage = std::mem::replace(&mut self.counting, Counting::new(work)).finish();
+        let claims: Vec<ClaimResult> = work
+            .claims
+            .iter()
+            .map(|&claim| {
+                let (status, reason) = self.decide(claim, asked, &missing);
+                let sum = &self.claims[&claim];
+                let own = examples.iter().filter(|it| it.claims.iter().any(|name| name == claim.name()));
+                let waiver = asked.waivers.iter().find(|it| status == Status::Fail && it.claim == claim.name());
+                ClaimResult {
+                    claim: claim.name().to_owned(),
+                    sentence: claim.sentence().to_owned(),
+                    status,
+                    reason,
+                    cases: sum.cases,
+                    failed: sum.failed,
+                    elements: sum.elements,
+                    differing: sum.differing,
+                    counterexamples: own.map(|it| it.sha256.clone()).collect(),
+                    waived: waiver.map(|it| it.issue.clone()),
+                }
+            })
+            .collect();
+        let [cases, failed] = self.random;
+        let reached = PlanFeature::ALL.into_iter().map(|it| (it.name().to_owned(), it.count(&self.reach))).collect();
+        let power = Power {
+            order_sensitive: self.sensitive,
+            witness: work::witness(&work.battery.attention.pair),
+            reach: reached,
+            unreached: missing,
+            mutants: self.mutants,
+            controls: self.controls,
+        };
+        let strata = self
+            .strata
+            .into_values()
+            .filter(|(it, ..)| it.generated > 0)
+            .map(|(stratum, outputs, records)| StratumResult { outputs: outputs.finish(), records: records.finish(), ..stratum });
+        let certificate = Certificate {
+            format: FORMAT,
+            lastbit: env!("CARGO_PKG_VERSION").to_owned(),
+            battery: battery_text(&work.battery, &work.claims),
+            kernels: asked.kernels.clone(),
+            status: status_line(&claims),
+            claims,
+            strata: strata.collect(),
+            coverage,
+            power,
+            results: self.results,
+            bound: FailureBound {
+                distribution: format!(
+                    "stratum random: {}, seed {}, inside what both kernels declare; of no other",
+                    Part::Random.about(),
+                    work.battery.seed
+                ),
+                cases,
+                failed,
+                confidence: CONFIDENCE,
+                upper: bound::upper(cases, failed, CONFIDENCE),
+            },
+            counterexamples: examples,
+            trees: super::trees::trees(&work.battery.attention.pair),
+            waivers: asked.waivers.clone(),
+            voids: voids(),
+            digest: String::new(),
+            environment: Environment::default(),
+            seal: String::new(),
+        };
+        Statement::new(certificate)
+    }
+
+    /// A claim's status, and why.
+    fn decide(&self, claim: Claim, asked: &Asked<'_>, missing: &[String]) -> (Status, String) {
+        if claim == Claim::VersionEqual {
+            return self.version_equal(asked);
+        }
+        let sum = &self.claims[&claim];
+        let what = match claim {
+            Claim::Accurate | Claim::RejectsOrCorrect => "beyond their bound, or not written",
+            _ => "differ",
+        };
+        if sum.failed > 0 {
+            return (
+                Status::Fail,
+                format!("{} of {} cases fail; {} of {} elements {what}", sum.failed, sum.cases, sum.differing, sum.elements),
+            );
+        }
+        let mut reasons = Vec::new();
+        if sum.elements == 0 {
+            reasons.push(format!("nothing was compared{}", self.why_nothing(claim)));
+        }
+        if !missing.is_empty() {
+            reasons.push(format!("never reached: {}", missing.join(", ")));
+        }
+        if !self.not_run.is_empty() && claim != Claim::RejectsOrCorrect {
+            reasons.push(format!("not run: {}", words(&self.not_run)));
+        }
+        if !self.partly.is_empty() && matches!(claim, Claim::TrainEqInfer | Claim::Accurate) {
+            reasons.push(format!("not compared: {}", words(&self.partly)));
+        }
+        if self.faults > 0 && claim != Claim::RejectsOrCorrect {
+            reasons.push(format!("{} cases ended in a fault", self.faults));
+        }
+        if self.set_aside > 0 && !matches!(claim, Claim::Accurate | Claim::RejectsOrCorrect) {
+            reasons.push(format!("{} differences of a kernel that does not repeat itself were set aside", self.set_aside));
+        }
+        if matches!(claim, Claim::Accurate | Claim::RejectsOrCorrect) {
+            let [unbounded, out] = [self.results.unbounded, self.results.out_of_range];
+            for (count, what) in [
+                (self.undecided, "elements that the oracle left undecided"),
+                (unbounded, "elements whose bound is infinite"),
+                (out, "elements with a predicted overflow"),
+            ] {
+                if count > 0 && (claim == Claim::Accurate || what.contains("undecided")) {
+                    reasons.push(format!("{count} {what}"));
+                }
+            }
+        } else if self.sensitive.values().all(|it| it[1] == 0) {
+            reasons.push("no case whose bits follow the order of its sums: none could have failed".to_owned());
+        }
+        if self.mutants.killed < (self.mutants.floor * self.mutants.planted as f64).ceil() as u64 || self.mutants.planted == 0 {
+            let Mutants { killed, planted, floor, survived } = &self.mutants;
+            let survived = survived.join(", ");
+            reasons.push(format!("{killed} of {planted} planted faults were found, below the floor of {floor}: not {survived}"));
+        }
+        if !self.controls.iter().any(|it| it.claim == claim.name() && it.failed_at.is_some()) {
+            reasons.push("its negative control did not fail".to_owned());
+        }
+        if !reasons.is_empty() {
+            return (Status::Unverifiable, reasons.join("; "));
+        }
+        (Status::Pass, self.why_pass(claim, sum))
+    }
+
+    fn why_pass(&self, claim: Claim, sum: &ClaimSum) -> String {
+        let ClaimSum { cases, elements, .. } = sum;
+        let share = |n: u64| 100.0 * n as f64 / self.results.judged.max(1) as f64;
+        match claim {
+            Claim::Accurate => {
+                let Results { correctly_rounded, above, below, worst, .. } = &self.results;
+                format!(
+                    "{elements} elements in {cases} cases, {:.2} % correctly rounded, {:.2} % above and {:.2} % below the true value, \
+                     the largest error {worst:.3} of its bound",
+                    share(*correctly_rounded),
+                    share(*above),
+                    share(*below)
+                )
+            }
+            Claim::RejectsOrCorrect => match self.strata[&Part::Outside].0.generated {
+                0 => format!("{elements} elements in {cases} cases; the kernels declare no limit, so no case is outside"),
+                outside => {
+                    format!("{elements} elements and refusals in {cases} cases, {outside} of them outside what is declared")
+                }
+            },
+            _ => format!("{elements} elements in {cases} cases, none differs"),
+        }
+    }
+
+    /// What was left out that a claim is about.
+    fn why_nothing(&self, claim: Claim) -> String {
+        let about = |reason: &&String| claim.axes().iter().any(|axis| reason.starts_with(&format!("{axis}:")));
+        let left_out = self.strata.values().flat_map(|(it, ..)| it.left_out.keys()).find(about);
+        left_out.map_or(String::new(), |reason| format!(": {reason}"))
+    }
+
+    /// Stratum by stratum, against an earlier certificate of the same battery.
+    fn version_equal(&self, asked: &Asked<'_>) -> (Status, String) {
+        let Some(previous) = &asked.previous else {
+            return (Status::Unverifiable, "no earlier certificate was given".to_owned());
+        };
+        let (now, then) = (battery_text(&asked.work.battery, &asked.work.claims), &previous.battery);
+        if (&now.name, now.version, now.seed, &now.strata) != (&then.name, then.version, then.seed, &then.strata) {
+            return (Status::Unverifiable, "the earlier certificate is of another battery".to_owned());
+        }
+        let mut changed = Vec::new();
+        let (mut equal, mut cases) = (0, 0);
+        for (stratum, outputs, _) in self.strata.values().filter(|(it, ..)| it.generated > 0) {
+            match previous.strata.iter().find(|it| it.name == stratum.name) {
+                Some(it) if it.outputs == outputs.so_far() => (equal, cases) = (equal + 1, cases + stratum.generated),
+                _ => changed.push(stratum.name.clone()),
+            }
+        }
+        match changed.is_empty() {
+            true if cases > 0 => (Status::Pass, format!("{cases} cases in {equal} strata have the same output bits")),
+            true => (Status::Unverifiable, "no case was drawn".to_owned()),
+            false => {
+                let changed = changed.join(", ");
+                (Status::Fail, format!("output bits changed in {changed}; `lastbit compare` finds the smallest case"))
+            }
+        }
+    }
+}
+
+/// Counts a reason: the first so many by name.
+fn count(counts: &mut Counts, reason: &str) {
+    let full = counts.len() >= SKIP_REASONS && !counts.contains_key(reason);
+    let reason = if full { OTHER_REASONS } else { reason };
+    *counts.entry(reason.to_owned()).or_default() += 1;
+}
+
+/// The most frequent reason, and how many there are.
+fn words(counts: &Counts) -> String {
+    let total: u64 = counts.values().sum();
+    let most = counts.iter().max_by_key(|(reason, count)| (**count, std::cmp::Reverse(reason.as_str())));
+    most.map_or(String::new(), |(reason, count)| match counts.len() {
+        1 => format!("{count} times {reason}"),
+        _ => format!("{total} times, most often ({count}) {reason}"),
+    })
+}
+
+fn status_line(claims: &[ClaimResult]) -> String {
+    let of =
+        |status: Status, waived: bool| claims.iter().filter(|it| it.status == status && it.waived.is_some() == waived).count();
+    let mut line = format!("lastbit: {} claims", claims.len());
+    for (count, word) in [
+        (of(Status::Pass, false), "PASS"),
+        (of(Status::Fail, false), "FAIL"),
+        (of(Status::Fail, true), "FAIL (waived)"),
+        (of(Status::Unverifiable, false), "UNVERIFIABLE"),
+    ] {
+        if count > 0 {
+            line.push_str(&format!(", {count} {word}"));
+        }
+    }
+    line
+}
+
+/// What ends a certificate's validity.
+fn voids() -> Vec<String> {
+    [
+        "Another digest of a kernel: another version, build, library, device or setting than the ones named here.",
+        "A call outside the ranges and values under coverage, or one that the kernels declare they do not do.",
+        "Another version of the battery, or of lastbit where its digest of this battery is another.",
+        "What lastbit does not look at: MLA, tree masks, cascade merge, CUDA-graph replay, caches quantised on write, backward.",
+        "A kernel that depends on more than its call, such as an autotuner's choice in a fresh process.",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+impl Statement {
+    /// The statement of a certificate, sealed.
+    pub fn new(certificate: Certificate) -> Statement {
+        let names = |keep: fn(&ClaimResult) -> bool| {
+            certificate.claims.iter().filter(|it| keep(it)).map(|it| it.claim.clone()).collect::<Vec<_>>()
+        };
+        let passed = names(|it| it.status == Status::Pass);
+        let failed = names(|it| it.status == Status::Fail && it.waived.is_none());
+        let warned = names(|it| it.status == Status::Unverifiable || it.status == Status::Fail && it.waived.is_some());
+        let result = match (failed.is_empty(), warned.is_empty()) {
+            (false, _) => Outcome::Failed,
+            (true, false) => Outcome::Warned,
+            (true, true) => Outcome::Passed,
+        };
+        let battery = &certificate.battery;
+        let mut configuration = vec![Resource::new(format!("battery {} {}", battery.name, battery.version), &battery.sha256)];
+        for kernel in &certificate.kernels {
+            let contract = &kernel.contract;
+            for (name, digest) in
+                [("semantics", &contract.semantics), ("numerics", &contract.numerics), ("deployment", &contract.deployment)]
+            {
+                configuration.push(Resource::new(format!("{}: {name}", kernel.side), digest));
+            }
+        }
+        let mut statement = Statement {
+            kind: STATEMENT.to_owned(),
+            subject: certificate.kernels.iter().map(KernelText::resource).collect(),
+            predicate_type: PREDICATE.to_owned(),
+            predicate: Predicate {
+                result,
+                configuration,
+                passed_tests: passed,
+                warned_tests: warned,
+                failed_tests: failed,
+                lastbit: certificate,
+            },
+        };
+        statement.seal();
+        statement
+    }
+
+    /// Says where and when it was made.
+    pub fn with_environment(mut self, environment: Environment) -> Statement {
+        self.predicate.lastbit.environment = environment;
+        self.seal();
+        self
+    }
+
+    fn seal(&mut self) {
+        self.predicate.lastbit.digest = self.content_digest();
+        self.predicate.lastbit.seal = self.seal_digest();
+    }
+
+    /// What [`Certificate::digest`] must be.
+    pub fn content_digest(&self) -> String {
+        let mut bare = self.predicate.lastbit.clone();
+        (bare.environment, bare.digest, bare.seal) = Default::default();
+        of_json(&bare)
+    }
+
+    /// What [`Certificate::seal`] must be.
+    pub fn seal_digest(&self) -> String {
+        let mut bare = self.clone();
+        bare.predicate.lastbit.seal.clear();
+        of_json(&bare)
+    }
+
+    /// As it is written to a file.
+    pub fn print(&self) -> String {
+        format!("{}\n", serde_json::to_string_pretty(self).expect("a statement is JSON"))
+    }
+}

@@ -1,0 +1,166 @@
+//! Claims: the sentences that a certificate makes, and which findings speak against which.
+
+use crate::finding::{Axis, Finding};
+use crate::input_error::unknown;
+use crate::subject::attention::battery::Part;
+use std::fmt;
+use std::str::FromStr;
+
+/// A sentence about two kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // `Claim::sentence` says each
+pub enum Claim {
+    TrainEqInfer,
+    Repeatable,
+    BatchInvariant,
+    PositionInvariant,
+    PaddingInvariant,
+    PageInvariant,
+    ChunkInvariant,
+    PrefixInvariant,
+    SplitInvariant,
+    ParallelInvariant,
+    Accurate,
+    RejectsOrCorrect,
+    VersionEqual,
+}
+
+impl Claim {
+    /// All, in the order of certificates. The last needs an earlier certificate.
+    pub const ALL: [Claim; 13] = [
+        Claim::TrainEqInfer,
+        Claim::Repeatable,
+        Claim::BatchInvariant,
+        Claim::PositionInvariant,
+        Claim::PaddingInvariant,
+        Claim::PageInvariant,
+        Claim::ChunkInvariant,
+        Claim::PrefixInvariant,
+        Claim::SplitInvariant,
+        Claim::ParallelInvariant,
+        Claim::Accurate,
+        Claim::RejectsOrCorrect,
+        Claim::VersionEqual,
+    ];
+
+    /// Its name in certificates.
+    pub fn name(self) -> &'static str {
+        match self {
+            Claim::TrainEqInfer => "train_eq_infer",
+            Claim::Repeatable => "repeatable",
+            Claim::BatchInvariant => "batch_invariant",
+            Claim::PositionInvariant => "position_invariant",
+            Claim::PaddingInvariant => "padding_invariant",
+            Claim::PageInvariant => "page_invariant",
+            Claim::ChunkInvariant => "chunk_invariant",
+            Claim::PrefixInvariant => "prefix_invariant",
+            Claim::SplitInvariant => "split_invariant",
+            Claim::ParallelInvariant => "parallel_invariant",
+            Claim::Accurate => "accurate",
+            Claim::RejectsOrCorrect => "rejects_or_correct",
+            Claim::VersionEqual => "version_equal",
+        }
+    }
+
+    /// What it says.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Claim::TrainEqInfer => "The training path and the inference path give every row the same bits.",
+            Claim::Repeatable => "The same call gives the same bits, whatever dead memory holds.",
+            Claim::BatchInvariant => "A row keeps its bits beside other sequences, and alone.",
+            Claim::PositionInvariant => "A row keeps its bits at any place of the batch.",
+            Claim::PaddingInvariant => "A row keeps its bits under any padding of the batch, left, right, or to a bucket.",
+            Claim::PageInvariant => "A row keeps its bits under any page size, page order, or a contiguous cache.",
+            Claim::ChunkInvariant => "A row keeps its bits however its request is cut into steps, and when it is made again.",
+            Claim::PrefixInvariant => "A row keeps its bits under any prefix-cache hit, and when later rows are not there.",
+            Claim::SplitInvariant => "A long row keeps its bits when what a launcher picks its KV splits by changes.",
+            Claim::ParallelInvariant => "A row keeps its bits over context-parallel and head-parallel ranks.",
+            Claim::Accurate => "Every element lies within the bound computed for the declared arithmetic.",
+            Claim::RejectsOrCorrect => "A call is refused, or every slot of its output is written with a right result.",
+            Claim::VersionEqual => "Every output has the bits that the previous certificate has.",
+        }
+    }
+
+    /// What relations change whose results are its evidence.
+    pub fn axes(self) -> &'static [Axis] {
+        match self {
+            Claim::Repeatable => &[Axis::Repeat, Axis::Poison],
+            Claim::BatchInvariant => &[Axis::Company],
+            Claim::PositionInvariant => &[Axis::Position],
+            Claim::PaddingInvariant => &[Axis::Padding],
+            Claim::PageInvariant => &[Axis::Pages],
+            Claim::ChunkInvariant => &[Axis::Chunk, Axis::Recompute],
+            Claim::PrefixInvariant => &[Axis::Prefix, Axis::PrefixStability],
+            // A kernel's own knobs: split counts among them.
+            Claim::SplitInvariant => &[Axis::Company, Axis::PrefixStability, Axis::Knob],
+            Claim::ParallelInvariant => &[Axis::Ranks],
+            Claim::TrainEqInfer | Claim::Accurate | Claim::RejectsOrCorrect | Claim::VersionEqual => &[],
+        }
+    }
+
+    /// Whether what changes along an axis in a stratum is evidence of it.
+    pub fn sees(self, axis: Axis, part: Part) -> bool {
+        let own = part == Part::Splits || axis == Axis::Knob;
+        self.axes().contains(&axis) && (self != Claim::SplitInvariant || own)
+    }
+
+    /// The claims that a finding of a stratum speaks against. Undecided and skipped speak against none, and for none.
+    pub fn against(finding: &Finding, part: Part) -> Vec<Claim> {
+        match finding {
+            Finding::Mismatch(_) => vec![Claim::TrainEqInfer],
+            // An answer that is wrong was no refusal.
+            Finding::Inaccurate(_) => vec![Claim::Accurate, Claim::RejectsOrCorrect],
+            Finding::Fault { .. } => vec![Claim::RejectsOrCorrect],
+            Finding::NotInvariant { axis, .. } => Claim::ALL.into_iter().filter(|claim| claim.sees(*axis, part)).collect(),
+            Finding::Undecided { .. } | Finding::Skipped { .. } => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Claim {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Claim, String> {
+        let names = Claim::ALL.map(Claim::name);
+        Claim::ALL.into_iter().find(|claim| claim.name() == text).ok_or_else(|| unknown("claim", text, &names))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every axis is evidence of some claim in every stratum: no difference is without consequence.
+    #[test]
+    fn every_axis_has_a_claim() {
+        let axes = [
+            Axis::Repeat,
+            Axis::Recompute,
+            Axis::Company,
+            Axis::Position,
+            Axis::Padding,
+            Axis::Poison,
+            Axis::Pages,
+            Axis::Chunk,
+            Axis::Prefix,
+            Axis::PrefixStability,
+            Axis::Ranks,
+            Axis::Knob,
+        ];
+        for axis in axes {
+            for part in Part::ALL {
+                assert!(Claim::ALL.iter().any(|claim| claim.sees(axis, part)), "{axis} in {part:?}");
+            }
+        }
+        assert!(!Claim::SplitInvariant.sees(Axis::Company, Part::Random));
+        assert!(
+            Claim::SplitInvariant.sees(Axis::Company, Part::Splits) && Claim::BatchInvariant.sees(Axis::Company, Part::Splits)
+        );
+    }
+}

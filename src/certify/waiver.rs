@@ -1,0 +1,89 @@
+//! Accepted failures: each names its issue and its last day, and one that is not needed is an error.
+
+use super::certificate::Waiver;
+use super::claim::Claim;
+use crate::input_error::InputError;
+use std::path::Path;
+
+/// Reads `[[waiver]]` tables with `claim`, `issue` and `until`.
+///
+/// # Errors
+/// The field that is missing or wrong; a day that has passed.
+pub fn load(path: &Path) -> Result<Vec<Waiver>, InputError> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| InputError::new(&*file, format!("cannot be read: {error}")))?;
+    parse(&text, &file, &now()[..10])
+}
+
+fn parse(text: &str, file: &str, today: &str) -> Result<Vec<Waiver>, InputError> {
+    let table: toml::Table = text.parse().map_err(|error| InputError::new(file, format!("is no TOML: {error}")))?;
+    let wrong = |n: usize, field: &str, reason: String| InputError::new(file, reason).field(format!("waiver {n}: {field}"));
+    if let Some(name) = table.keys().find(|name| *name != "waiver") {
+        return Err(InputError::new(file, "is nothing that a waiver file has; it has [[waiver]] tables").field(name.clone()));
+    }
+    let entries = table.get("waiver").and_then(|it| it.as_array()).cloned().unwrap_or_default();
+    let mut waivers = Vec::new();
+    for (n, entry) in entries.iter().enumerate() {
+        let n = n + 1;
+        let entry = entry.as_table().ok_or_else(|| wrong(n, "", "is no table".into()))?;
+        if let Some(name) = entry.keys().find(|name| !["claim", "issue", "until"].contains(&name.as_str())) {
+            return Err(wrong(n, name, "is no field of a waiver: claim, issue, until".into()));
+        }
+        let get = |field: &str| {
+            let value = entry.get(field).and_then(|it| it.as_str());
+            value.map(str::to_owned).ok_or_else(|| wrong(n, field, "is missing, or no text in quotes".into()))
+        };
+        let waiver = Waiver { claim: get("claim")?, issue: get("issue")?, until: get("until")? };
+        waiver.claim.parse::<Claim>().map_err(|reason| wrong(n, "claim", reason))?;
+        if !["https://", "http://"].iter().any(|it| waiver.issue.starts_with(it)) {
+            return Err(wrong(n, "issue", format!("`{}` is no link", waiver.issue)));
+        }
+        if waiver.until.len() != 10 || waiver.until.parse::<jiff::civil::Date>().is_err() {
+            return Err(wrong(n, "until", format!("`{}` is no day; write YYYY-MM-DD", waiver.until)));
+        }
+        if *waiver.until < *today {
+            return Err(wrong(n, "until", format!("{} has passed; mend what it is for, or agree on another day", waiver.until)));
+        }
+        if waivers.iter().any(|it: &Waiver| it.claim == waiver.claim) {
+            return Err(wrong(n, "claim", format!("`{}` is waived twice", waiver.claim)));
+        }
+        waivers.push(waiver);
+    }
+    Ok(waivers)
+}
+
+/// The time in UTC, RFC 3339, to the second.
+pub fn now() -> String {
+    let now = jiff::Timestamp::now();
+    now.round(jiff::Unit::Second).unwrap_or(now).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiver_has_a_claim_a_link_and_a_day_to_come() {
+        let text = |claim: &str, issue: &str, until: &str| {
+            format!("[[waiver]]\nclaim = \"{claim}\"\nissue = \"{issue}\"\nuntil = \"{until}\"\n")
+        };
+        let parse = |text: &str| parse(text, "w.toml", "2026-11-30").map_err(|error| error.to_string());
+        let link = "https://example.org/1";
+        let good = text("accurate", link, "2026-11-30");
+        assert_eq!(parse(&good).unwrap().len(), 1);
+        assert_eq!(parse("").unwrap(), Vec::new());
+        for (text, reason) in [
+            (text("acurate", link, "2027-01-01"), "claim"),
+            (text("accurate", "ask Bob", "2027-01-01"), "is no link"),
+            (text("accurate", link, "soon"), "YYYY-MM-DD"),
+            (text("accurate", link, "2027-13-01"), "YYYY-MM-DD"),
+            (text("accurate", link, "2026-11-29"), "has passed"),
+            (good.repeat(2), "waived twice"),
+            ("[[waiver]]\nclaim = \"accurate\"\n".into(), "issue"),
+            ("[[waivers]]\n".into(), "waivers"),
+        ] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains(reason) && error.starts_with("w.toml"), "{error}");
+        }
+    }
+}

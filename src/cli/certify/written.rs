@@ -1,0 +1,212 @@
+//! A certificate as files, and as a table on stdout.
+
+use super::Format;
+use super::journal::Checkpoint;
+use crate::certify::build::{Asked, build};
+use crate::certify::certificate::{Certificate, Environment, KernelText, Status, Waiver};
+use crate::certify::counterexample::FOLDER;
+use crate::certify::digest::sha256;
+use crate::certify::record::Record;
+use crate::certify::statement::Statement;
+use crate::certify::work::Work;
+use crate::certify::{sign, waiver};
+use crate::cli::out_folder::write_whole;
+use crate::cli::{Failure, note, power, print};
+use crate::exit_code;
+use crate::subject::attention::battery::Size;
+use clap::Args;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// On which terms a certificate is written: nothing of this changes what is run.
+#[derive(Args)]
+pub(in crate::cli) struct Terms {
+    /// An earlier certificate: adds the claim version_equal
+    #[arg(long, value_name = "CERT")]
+    pub(in crate::cli) previous: Option<PathBuf>,
+    /// Share of the planted faults that must be found, or no claim passes [default: 1.0; quick 0.8]
+    #[arg(long, value_name = "SHARE", value_parser = power::share)]
+    pub(in crate::cli) floor: Option<f64>,
+    /// Accepted failures: claim, issue, until
+    #[arg(long, value_name = "FILE.toml")]
+    waivers: Option<PathBuf>,
+    /// Sign with this SSH private key; the signature is FILE.sig
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
+}
+
+/// The terms, read.
+pub(in crate::cli) struct Loaded {
+    previous: Option<Certificate>,
+    floor: f64,
+    waivers: Vec<Waiver>,
+    key: Option<sign::Key>,
+}
+
+impl Terms {
+    /// Whether something beside the floor is given.
+    pub(in crate::cli) fn beyond_floor(&self) -> bool {
+        self.previous.is_some() || self.waivers.is_some() || self.sign.is_some()
+    }
+
+    /// Whether anything is given.
+    pub(in crate::cli) fn any(&self) -> bool {
+        self.floor.is_some() || self.beyond_floor()
+    }
+
+    /// Reads what they name.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is not what it should be.
+    pub(in crate::cli) fn load(&self, battery: Size) -> Result<Loaded, Failure> {
+        let floor = self.floor.unwrap_or(match battery {
+            // Six hundred random cases do not find what needs thousands.
+            Size::Quick => 0.8,
+            Size::Standard | Size::Release => 1.0,
+        });
+        Ok(Loaded {
+            previous: self.previous.as_deref().map(Statement::load).transpose()?.map(|it| it.predicate.lastbit),
+            floor,
+            waivers: self.waivers.as_deref().map_or(Ok(Vec::new()), waiver::load)?,
+            key: self.sign.as_deref().map(sign::Key::load).transpose()?,
+        })
+    }
+}
+
+/// Where the battery ran.
+pub(in crate::cli) fn environment(kernels: &[KernelText; 2], work: &Work, runs: &[&Checkpoint]) -> Environment {
+    let pair = &work.battery.attention.pair;
+    let _ = kernels;
+    let program = std::env::current_exe().and_then(std::fs::read).map(sha256).unwrap_or_default();
+    Environment {
+        platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        processor: processor(),
+        devices: [&pair.train, &pair.infer].map(|it| it.kernel.identity().device),
+        program_sha256: program,
+        shards: runs.len() as u32,
+        threads: runs.iter().map(|it| it.threads).max().unwrap_or(0),
+        finished: crate::certify::waiver::now(),
+        seconds: runs.iter().map(|it| it.seconds).sum(),
+    }
+}
+
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
+    model.map_or("unknown".to_owned(), |line| line.trim_start_matches([' ', '\t', ':']).to_owned())
+}
+
+/// Makes the certificate of all records, writes it with what belongs beside it, and prints it.
+///
+/// # Errors
+/// Records that are not those of the work, waivers that are not needed, files that cannot be written.
+#[allow(clippy::too_many_arguments)] // each is another thing
+pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
+    work: &Work,
+    kernels: [KernelText; 2],
+    terms: Loaded,
+    output: &Path,
+    records: impl Fn() -> Result<I, Failure>,
+    environment: Environment,
+    jobs: usize,
+    format: Format,
+) -> Result<u8, Failure> {
+    let asked = Asked { work, kernels, floor: terms.floor, waivers: terms.waivers, previous: terms.previous, jobs };
+    let statement = build(&asked, records()?).map_err(Failure::Usage)?.with_environment(environment);
+    let certificate = &statement.predicate.lastbit;
+    let text = statement.print();
+    let folder = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    if !certificate.counterexamples.is_empty() {
+        let cases = folder.join(FOLDER);
+        std::fs::create_dir_all(&cases)
+            .map_err(|error| Failure::Output(format!("cannot create {}: {error}; choose another place", cases.display())))?;
+        for it in &certificate.counterexamples {
+            write_whole(&cases.join(&it.file), &it.text)?;
+        }
+    }
+    let mut lines = String::new();
+    for record in records()? {
+        let record = record.map_err(Failure::Usage)?;
+        lines.push_str(&serde_json::to_string(&record).expect("a record is JSON"));
+        lines.push('\n');
+    }
+    write_whole(&records_file(output), &lines)?;
+    write_whole(output, &text)?;
+    let signature = output.with_added_extension("sig");
+    match &terms.key {
+        Some(key) => write_whole(&signature, &key.sign(text.as_bytes())?)?,
+        // One of an earlier certificate would not be its own.
+        None => drop(std::fs::remove_file(signature)),
+    }
+    match format {
+        Format::Json => print(&text)?,
+        Format::Human => print(&human(&statement, output))?,
+    }
+    if terms.key.is_none() {
+        note("unsigned: it resists accident only; --sign KEY signs it");
+    }
+    Ok(code(&statement))
+}
+
+/// The records beside a certificate: what a sample of `verify` is drawn from.
+pub(in crate::cli) fn records_file(certificate: &Path) -> PathBuf {
+    certificate.with_extension("cases.jsonl")
+}
+
+/// The exit code of a certificate.
+pub(in crate::cli) fn code(statement: &Statement) -> u8 {
+    let claims = &statement.predicate.lastbit.claims;
+    if !statement.predicate.failed_tests.is_empty() {
+        exit_code::FINDING
+    } else if claims.iter().all(|it| it.elements == 0) {
+        exit_code::NOTHING
+    } else if claims.iter().any(|it| it.status == Status::Unverifiable) {
+        exit_code::UNDECIDED
+    } else {
+        exit_code::MATCH
+    }
+}
+
+fn human(statement: &Statement, output: &Path) -> String {
+    let certificate = &statement.predicate.lastbit;
+    let mut out = String::new();
+    let battery = &certificate.battery;
+    let _ = writeln!(out, "battery {} {}, seed {}", battery.name, battery.version, battery.seed);
+    for kernel in &certificate.kernels {
+        let _ = writeln!(out, "{:5} {}", kernel.side, kernel.words);
+    }
+    out.push('\n');
+    for claim in &certificate.claims {
+        let waived = claim.waived.as_ref().map_or(String::new(), |issue| format!(" (waived: {issue})"));
+        let _ = writeln!(out, "{:18} {:12} {}{waived}", claim.claim, claim.status.to_string(), claim.reason);
+    }
+    out.push('\n');
+    let bound = &certificate.bound;
+    let power = &certificate.power;
+    let share = |[capable, sensitive]: &[u64; 2]| format!("{sensitive} of {capable}");
+    let sensitive: Vec<String> = power.order_sensitive.iter().map(|(dtype, it)| format!("{dtype} {}", share(it))).collect();
+    let _ = writeln!(out, "cases whose bits follow the order of sums: {}", sensitive.join(", "));
+    let controls = power.controls.iter().filter(|it| it.failed_at.is_some()).count();
+    let mutants = &power.mutants;
+    let _ = writeln!(
+        out,
+        "planted faults found: {} of {}; negative controls that failed: {controls} of {}",
+        mutants.killed,
+        mutants.planted,
+        power.controls.len()
+    );
+    let _ = writeln!(
+        out,
+        "{} of {} random cases failed: at {} confidence at most {:.3e} of such cases do",
+        bound.failed, bound.cases, bound.confidence, bound.upper
+    );
+    for it in &certificate.counterexamples {
+        let _ =
+            writeln!(out, "\n{} ({})\n  {}\n  cause: {}\n  {}", it.claims.join(", "), it.signature, it.size, it.cause, it.replay);
+    }
+    let _ = writeln!(out, "\ndigest {}\nwritten to {}\n{}", certificate.digest, output.display(), certificate.status);
+    out
+}
