@@ -9,7 +9,7 @@ use binary::{Folder, assert_same, code, files, last_json, stderr, stdout};
 use lastbit::source::mix;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 fn checkpoint(out: &Path) -> Value {
     let text = std::fs::read_to_string(out.join("checkpoint.json")).expect("a checkpoint");

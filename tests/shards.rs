@@ -113,7 +113,7 @@ fn what_does_not_join_is_2_and_named() {
     refusal(&["merge", "s1", "s2", "s3", "s2", "--out", "run"], "shard 2/3 is there twice: s2 and s2");
     refusal(&["merge", "s1", "s2", "s3"], "--out: is missing");
     refusal(&["merge", "s1", "s2", "s3", "--out", "s1"], "--out s1: is a shard's folder");
-    refusal(&["merge", "s1", "s2", "s3", "-o", "x.json"], "--output: not for shards of Fuzz");
+    refusal(&["merge", "s1", "s2", "s3", "-o", "x.json"], "--output: not for shards of fuzz");
     refusal(&["merge", "nothing", "--out", "run"], "nothing: is no folder of a shard");
     refusal(&["merge", "--out", "run"], "<DIR>...");
     for (more, field) in [
@@ -233,5 +233,7 @@ fn shards_of_power_are_one_table() {
     assert_eq!(power_json(&folder.path("one.json")), power_json(&folder.path("again.json")));
     let output = folder.lastbit(&["merge", "s1", "s3"]);
     assert!(code(&output) == 2 && stderr(&output).contains("missing: shard 2/3"), "{}", stderr(&output));
-    shards(&Folder::new(), 1, &["power", "--only", "A-M1", "--cases", "5", "--rival-cases", "5"]);
+    folder.lastbit(&["fuzz", "--profile", "quick", "--cases", "3", "--shard", "1/1", "--out", "f1"]);
+    let output = folder.lastbit(&["merge", "s1", "f1"]);
+    assert!(stderr(&output).contains("f1: is a shard of fuzz, s1 one of power"), "{}", stderr(&output));
 }

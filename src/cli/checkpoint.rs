@@ -110,8 +110,14 @@ impl Checkpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::json_fields::COUNT_MAX;
+    use crate::finding::{Accuracy, Kind};
+    use crate::lab::Sensitivity;
+    use crate::number::Dtype;
+    use crate::reach::ReachCounts;
     use crate::subject::attention::draw::Profile;
     use crate::subject::attention::oracle::Mode;
+    use crate::subject::attention::reach::PlanFeature;
 
     /// Another value in every field.
     fn sample() -> Checkpoint {

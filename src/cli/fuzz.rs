@@ -163,12 +163,12 @@ impl Options {
 /// # Errors
 /// It does not: `command`, with the options that name them.
 pub(super) fn must_name(
-    [train, infer]: [&Option<String>; 2],
-    run: [&String; 2],
+    given: [&Option<String>; 2],
+    words: [&String; 2],
     file: &str,
     mut command: String,
 ) -> Result<(), Failure> {
-    let sides = [(Path::Train, train, run[0]), (Path::Infer, infer, run[1])];
+    let sides = [(Path::Train, given[0], words[0]), (Path::Infer, given[1], words[1])];
     let only_named = |given: &Option<String>, words: &str| given.is_none() && !words.starts_with("ref:");
     let Some((side, ..)) = sides.iter().find(|(_, given, words)| only_named(given, words)) else { return Ok(()) };
     for (side, given, words) in &sides {

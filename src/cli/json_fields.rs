@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::str::FromStr;
 
 /// Largest count that is read: a run that goes on adds to it.
-const COUNT_MAX: u64 = 1 << 63;
+pub(super) const COUNT_MAX: u64 = 1 << 63;
 
 /// A number of things that were counted.
 pub(super) fn count(value: &Value) -> Option<u64> {

@@ -98,7 +98,7 @@ enum Command {
     Invariance(invariance::Options),
     /// Whether the campaign finds planted faults, and nothing where there is none: the kill table, beside what other checks find
     Power(power::Options),
-    /// Join the shards of a job (fuzz, power) into what one run writes
+    /// Join the shards of a job (certify, fuzz, power) into what one run writes
     Merge(merge::Options),
 }
 

@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_brief_text_is_read_as_it_was_written_and_is_brief() {
         let mut one = Statistics { cases: 1, matches: 1, elements: 9, longest_kv: 7, ..Statistics::default() };
-        one.sensitivity.insert(Dtype::Bf16, Sensitivity { capable: 1, sensitive: 0 });
+        one.sensitivity.insert(Dtype::BF16, Sensitivity { capable: 1, sensitive: 0 });
         one.skips.insert("kv = 3 is \"odd\"".into(), 2);
         one.kinds.insert(Kind::Skipped, 1);
         one.accuracy.worst = 0.1 + 0.2;

@@ -44,6 +44,16 @@ pub(in crate::cli) struct Loaded {
 }
 
 impl Terms {
+    /// Whether something beside the floor is given.
+    pub(in crate::cli) fn beyond_floor(&self) -> bool {
+        self.previous.is_some() || self.waivers.is_some() || self.sign.is_some()
+    }
+
+    /// Whether anything is given.
+    pub(in crate::cli) fn any(&self) -> bool {
+        self.floor.is_some() || self.beyond_floor()
+    }
+
     /// Reads what they name.
     ///
     /// # Errors

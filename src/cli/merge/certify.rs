@@ -1,78 +1,107 @@
-//! Shards of `lastbit certify`: their records, dealt back into one order, make the certificate that one run writes.
+//! Shards of `lastbit certify`: their records, in the order of the units, make the certificate that one run makes.
 
-use super::Options;
 use super::shards::{Part, complete};
+use crate::certify::certificate::Environment;
 use crate::certify::record::Record;
-use crate::cli::certify::Format as Written;
-use crate::cli::certify::job::Job;
+use crate::cli::certify::Format;
+use crate::cli::certify::job::Ready;
 use crate::cli::certify::journal::{Checkpoint, checkpoint, records};
-use crate::cli::certify::written;
-use crate::cli::fuzz::{self as command, Format};
+use crate::cli::certify::written::{self, Terms};
 use crate::cli::job::Configuration;
-use crate::cli::{Failure, job_count};
+use crate::cli::out_folder::CHECKPOINT;
+use crate::cli::shard::Shard;
+use crate::cli::{Failure, fuzz, job_count};
 use crate::external::name::Consent;
 use crate::input_error::InputError;
 use std::path::{Path, PathBuf};
 
-pub(super) fn run(options: &Options, output: &Path, consent: Consent) -> Result<u8, Failure> {
-    let mut shards = Vec::new();
-    for folder in &options.shards {
-        let state = checkpoint(folder)?;
-        let shard = state.shard.parse().map_err(|reason| InputError::new(&*folder.display().to_string(), reason).field("shard"))?;
-        let configuration = Configuration(state.configuration.clone().into_iter().collect());
-        shards.push((Part { folder: folder.clone(), shard, configuration }, state));
+/// A shard, as far as it has come.
+struct ShardRun {
+    part: Part,
+    state: Checkpoint,
+}
+
+fn read(folder: &Path) -> Result<ShardRun, Failure> {
+    let state = checkpoint(folder)?;
+    let file = folder.join(CHECKPOINT).display().to_string();
+    let shard: Shard = state.shard.parse().map_err(|reason: String| InputError::new(file, reason).field("shard"))?;
+    let configuration = Configuration(state.configuration.clone().into_iter().collect());
+    Ok(ShardRun { part: Part { folder: folder.to_owned(), shard, configuration }, state })
+}
+
+/// Writes the certificate.
+///
+/// # Errors
+/// A shard that is missing, there twice, unfinished, or of another run; what [`written::write`] refuses.
+pub(super) fn run(
+    folders: &[PathBuf],
+    output: &Path,
+    terms: &Terms,
+    [train, infer]: [Option<String>; 2],
+    format: Format,
+    consent: Consent,
+) -> Result<u8, Failure> {
+    let mut runs = folders.iter().map(|folder| read(folder)).collect::<Result<Vec<_>, _>>()?;
+    runs.sort_by_key(|run| run.part.shard.number());
+    complete(&mut runs.iter().map(|run| run.part.clone()).collect::<Vec<_>>())?;
+    let first = &runs[0];
+    let file = first.part.folder.join(CHECKPOINT).display().to_string();
+    let mut job = first.state.asked.job(&file)?;
+    fuzz::must_name([&train, &infer], [&job.train, &job.infer], &file, merge_command(folders, output))?;
+    let words = [job.train.clone(), job.infer.clone()];
+    // However they are spelled now: the configuration says whether they are the same.
+    job.train = train.unwrap_or(job.train);
+    job.infer = infer.unwrap_or(job.infer);
+    let loaded = terms.load(job.battery)?;
+    let mut ready = job.ready(consent)?;
+    if let Some((field, then, now)) = first.part.configuration.difference(&ready.configuration()) {
+        return Err(Failure::Usage(format!(
+            "{file}: {field}: the shards have {then}, here it is {now}; join them with the kernels and the lastbit that ran them"
+        )));
     }
-    let mut parts: Vec<Part> = shards.iter().map(|(part, _)| part.clone()).collect();
-    complete(&mut parts)?;
-    shards.sort_by_key(|(part, _)| part.shard.number());
-    let first = &shards[0].1;
-    let file = shards[0].0.folder.display().to_string();
-    let was = first.asked.job(&file)?;
-    command::must_name([&options.train, &options.infer], [&was.train, &was.infer], &file, command_line(&options.shards, output))?;
-    let job = Job {
-        train: options.train.clone().unwrap_or(was.train),
-        infer: options.infer.clone().unwrap_or(was.infer),
-        data: options.data.clone().or(was.data),
-        ..was
-    };
-    let terms = options.terms.load(job.battery)?;
-    if job.against != options.terms.previous.is_some() {
-        let why = "was given to the shards, or was not; --previous adds a claim, so it is all or none";
-        return Err(Failure::Usage(format!("--previous: {why}")));
-    }
-    let ready = job.ready(consent)?;
-    let now = Configuration(ready.configuration().0.into_iter().collect::<std::collections::BTreeMap<_, _>>().into_iter().collect());
-    if let Some((field, then, now)) = parts[0].configuration.difference(&now) {
-        return Err(Failure::Usage(format!("{file}: {field}: the shards have {then}, here it is {now}; merge where they were run")));
+    for (kernel, words) in ready.kernels.iter_mut().zip(words) {
+        kernel.words = words;
     }
     let units = ready.work.units();
-    for (part, state) in &shards {
-        let all = part.shard.count(units);
-        if state.done < all {
-            let (folder, shard, done) = (part.folder.display(), part.shard, state.done);
+    for run in &runs {
+        let Part { folder, shard, .. } = &run.part;
+        let (done, own) = (run.state.done, shard.count(units));
+        if done != own {
             return Err(Failure::Usage(format!(
-                "{folder}: shard {shard} has {done} of {all} units; run it on with `lastbit certify --resume --shard {shard} --out {folder}`"
+                "{}: shard {shard}: has done {done} of its {own} units; go on with it: --resume",
+                folder.display()
             )));
         }
     }
-    let states: Vec<&Checkpoint> = shards.iter().map(|(_, state)| state).collect();
-    let environment = written::environment(&ready.work, &states);
-    let pair = &ready.work.battery.attention.pair;
-    let jobs = job_count(options.jobs, &[&pair.train, &pair.infer]);
-    let format = if options.format == Format::Json { Written::Json } else { Written::Human };
-    let dealt = || {
-        let of: Result<Vec<_>, Failure> = shards.iter().map(|(part, state)| records(&part.folder, state)).collect();
-        let mut of = of?;
-        let count = of.len() as u64;
-        Ok((0..units).map(move |unit| {
-            let next: Option<Result<Record, String>> = of[(unit % count) as usize].next();
-            next.unwrap_or_else(|| Err(format!("shard {} of {count} has no record of unit {unit}", unit % count + 1)))
-        }))
+    let Ready { work, kernels } = ready;
+    let states: Vec<&Checkpoint> = runs.iter().map(|run| &run.state).collect();
+    let environment: Environment = written::environment(&work, &states);
+    let joined = || -> Result<_, Failure> {
+        let files = runs.iter().map(|run| records(&run.part.folder, &run.state)).collect::<Result<Vec<_>, _>>()?;
+        Ok(InTurn { files, next: 0 })
     };
-    written::write(&ready.work, ready.kernels, terms, output, dealt, environment, jobs, format)
+    let jobs = job_count(None, &[&work.battery.attention.pair.train, &work.battery.attention.pair.infer]);
+    written::write(&work, kernels, loaded, output, joined, environment, jobs, format)
 }
 
-fn command_line(shards: &[PathBuf], output: &Path) -> String {
-    let folders: Vec<String> = shards.iter().map(|it| shell_words::quote(&it.display().to_string()).into_owned()).collect();
-    format!("lastbit merge {} --output {}", folders.join(" "), shell_words::quote(&output.display().to_string()))
+fn merge_command(folders: &[PathBuf], output: &Path) -> String {
+    let word = |path: &PathBuf| shell_words::quote(&path.display().to_string()).into_owned();
+    let all: Vec<String> = folders.iter().map(word).collect();
+    format!("lastbit merge {} --output {}", all.join(" "), word(&output.to_owned()))
+}
+
+/// One record of each shard in turn, up to the first that has none left.
+struct InTurn<I> {
+    files: Vec<I>,
+    next: usize,
+}
+
+impl<I: Iterator<Item = Result<Record, String>>> Iterator for InTurn<I> {
+    type Item = Result<Record, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.next;
+        self.next = (at + 1) % self.files.len();
+        self.files[at].next()
+    }
 }

@@ -5,7 +5,7 @@ mod fuzz;
 pub(super) mod shards;
 
 use super::certify::journal::is_certify;
-use super::certify::written::Terms;
+use super::certify::{self as certificate, written::Terms};
 use super::fuzz::Format;
 use super::{Failure, power};
 use crate::external::name::Consent;
@@ -20,24 +20,19 @@ pub(super) struct Options {
     /// Folder of the joined run, for shards of fuzz; an earlier run there becomes DIR.old
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// File of the joined result: of power the JSON object, - is stdout in place of the table
+    /// File of the joined result: of certify the certificate; of power the JSON object, - is stdout in place of the table
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Training kernel, where shards of fuzz ran one from outside: what they kept is run again, and a folder starts no program
+    /// Training kernel, where shards of certify or fuzz ran one from outside: what they found is run again, and a folder starts no program
     #[arg(long, value_name = "K")]
     train: Option<String>,
     /// Inference kernel, likewise
     #[arg(long, value_name = "K")]
     infer: Option<String>,
-    /// Captured tensors, where shards of certify had them and they are not where they were
-    #[arg(long, value_name = "FILE.safetensors")]
-    data: Option<PathBuf>,
-    /// Threads for shrinking what a certificate keeps [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    /// Of certify and power
     #[command(flatten)]
     terms: Terms,
-    /// What stdout gets of shards of fuzz
+    /// What stdout gets of shards of certify and fuzz
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
 }
@@ -45,12 +40,21 @@ pub(super) struct Options {
 /// A job that can be spread over machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    Certify,
     Fuzz,
     Power,
-    Certify,
 }
 
 impl Kind {
+    /// The command that runs it.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Certify => "certify",
+            Kind::Fuzz => "fuzz",
+            Kind::Power => "power",
+        }
+    }
+
     fn of(folder: &std::path::Path) -> Result<Kind, Failure> {
         if is_certify(folder) {
             Ok(Kind::Certify)
@@ -74,34 +78,42 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         if other != kind {
             let (first, folder) = (options.shards[0].display(), folder.display());
             return Err(Failure::Usage(format!(
-                "{folder}: job: is {other:?}, that of {first} is {kind:?}; join one job at a time"
+                "{folder}: is a shard of {}, {first} one of {}; join one job at a time",
+                other.name(),
+                kind.name()
             )));
         }
     }
     let not_for = |name: &str, given: bool, why: &str| match given {
-        true => Err(Failure::Usage(format!("{name}: not for shards of {kind:?}; {why}"))),
+        true => Err(Failure::Usage(format!("{name}: not for shards of {}; {why}", kind.name()))),
         false => Ok(()),
     };
     match kind {
+        Kind::Certify => {
+            not_for("--out", options.out.is_some(), "name the certificate's file with --output")?;
+            let Some(output) = &options.output else {
+                return Err(Failure::Usage("--output: is missing; name the certificate's file".into()));
+            };
+            let format = match options.format {
+                Format::Human => certificate::Format::Human,
+                Format::Json => certificate::Format::Json,
+            };
+            let kernels = [options.train.clone(), options.infer.clone()];
+            certify::run(&options.shards, output, &options.terms, kernels, format, consent)
+        }
         Kind::Fuzz => {
             not_for("--output", options.output.is_some(), "name the folder of the joined run with --out")?;
-            not_for("--floor", options.terms.floor.is_some(), "leave it out")?;
+            not_for("--previous, --floor, --waivers, --sign", options.terms.any(), "leave them out")?;
             let Some(out) = &options.out else {
                 return Err(Failure::Usage("--out: is missing; name the folder of the joined run".into()));
             };
             let kernels = [options.train.clone(), options.infer.clone()];
             fuzz::run(&options.shards, out, kernels, options.format, consent)
         }
-        Kind::Certify => {
-            not_for("--out", options.out.is_some(), "name the certificate with --output")?;
-            let Some(output) = &options.output else {
-                return Err(Failure::Usage("--output: is missing; name the certificate".into()));
-            };
-            certify::run(options, output, consent)
-        }
         Kind::Power => {
             not_for("--out", options.out.is_some(), "name the file of the JSON object with --output")?;
             not_for("--train, --infer", options.train.is_some() || options.infer.is_some(), "leave them out")?;
+            not_for("--previous, --waivers, --sign", options.terms.beyond_floor(), "leave them out")?;
             power::merge(&options.shards, options.output.as_deref(), options.terms.floor)
         }
     }

@@ -148,7 +148,7 @@ fn run_shard(asked: &Asked, settings: &Settings, shard: Shard, out: &Path, resum
         match unit {
             Unit::Mutant(_) => {}
             Unit::Clean(kernel) => {
-                let made = run_clean(std::slice::from_ref(kernel), settings, asked.clean_cases);
+                let made = run_clean(std::slice::from_ref(&**kernel), settings, asked.clean_cases);
                 made.into_iter().try_for_each(|it| folder.add(*n, Made::Clean(Box::new(it))))?;
             }
             Unit::Rivals => {

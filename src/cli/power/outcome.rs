@@ -51,6 +51,7 @@ impl Outcome {
 mod tests {
     use super::super::{json, table};
     use super::*;
+    use crate::lab::Statistics;
     use crate::subject::attention::Attention;
     use crate::subject::attention::check::Pair;
     use crate::subject::attention::implementation::Implementation;

@@ -27,7 +27,7 @@ pub(super) enum Unit {
     /// A mutant's campaigns, its smallest case, and the rivals on it.
     Mutant(Mutant),
     /// The campaign of a kernel without a fault.
-    Clean(Reference),
+    Clean(Box<Reference>),
     /// The rivals on `ref:aligned`.
     Rivals,
 }
@@ -54,7 +54,7 @@ impl Asked {
 
     /// In the order in which they are dealt out.
     pub(super) fn units(&self) -> Vec<Unit> {
-        let clean = clean_kernels(&self.mutants).into_iter().map(Unit::Clean);
+        let clean = clean_kernels(&self.mutants).into_iter().map(|kernel| Unit::Clean(Box::new(kernel)));
         self.mutants.iter().map(|&mutant| Unit::Mutant(mutant)).chain(clean).chain([Unit::Rivals]).collect()
     }
 

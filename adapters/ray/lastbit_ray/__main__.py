@@ -1,0 +1,7 @@
+"""`python -m lastbit_ray`."""
+
+import sys
+
+from .command import main
+
+sys.exit(main())
