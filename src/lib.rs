@@ -79,6 +79,7 @@ pub mod lab;
 pub mod number;
 pub mod quantity;
 pub mod reach;
+pub mod report;
 pub mod reveal;
 pub mod shrink;
 pub mod source;

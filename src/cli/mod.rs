@@ -16,6 +16,7 @@ mod probe;
 mod progress;
 mod reach_report;
 mod replay;
+mod report;
 mod reveal;
 mod run_summary;
 mod serve;
@@ -91,6 +92,8 @@ enum Command {
     Invariance(invariance::Options),
     /// Whether the campaign finds planted faults, and nothing where there is none: the kill table, beside what other checks find
     Power(power::Options),
+    /// A certificate as a page for people, a summary for a CI job, JUnit XML, SARIF or Trace JSONL
+    Report(report::Options),
 }
 
 /// Runs the command line and gives the exit code.
@@ -116,6 +119,7 @@ pub fn main() -> u8 {
         Command::Serve(options) => serve::run(&options, consent),
         Command::Invariance(options) => invariance::run(&options, consent),
         Command::Power(options) => power::run(&options),
+        Command::Report(options) => report::run(&options),
     });
     match result {
         Ok(Ok(code)) => code,

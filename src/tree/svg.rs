@@ -11,6 +11,16 @@ impl Tree {
     /// The tree, drawn in [canonical](Tree::canonical) form, as an SVG document that is readable on light and dark grounds and holds no
     /// script and no reference to anything outside. `title` stands above it.
     pub fn svg(&self, title: &str) -> String {
+        self.drawing(title, "xmlns=\"http://www.w3.org/2000/svg\" ", STYLE)
+    }
+
+    /// The same drawing as a part of an HTML page, whose style sheet has to colour the classes `ground`, `box`, `more`, `sum`, `fused`
+    /// and `edge`: a style of its own would reach out of the drawing.
+    pub fn figure(&self, title: &str) -> String {
+        self.drawing(title, "class=\"tree\" ", "")
+    }
+
+    fn drawing(&self, title: &str, attributes: &str, style: &str) -> String {
         let tree = self.canonical();
         let drawn = Drawn::of(&tree);
         let form = Shape::of(&tree).to_string();
@@ -20,8 +30,8 @@ impl Tree {
         let width = drawn.width().max(text_width) + 2 * MARGIN;
         let height = TOP + drawn.height() + MARGIN;
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-             role=\"img\">\n<title>{}</title>\n{STYLE}<rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>\n",
+            "<svg {attributes}width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+             role=\"img\">\n<title>{}</title>\n{style}<rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>\n",
             escaped(&lines.join(", "))
         );
         for (n, line) in lines.iter().enumerate() {
