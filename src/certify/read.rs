@@ -50,7 +50,10 @@ fn shapes(certificate: &Certificate) -> Result<(), (String, String)> {
     for (n, map) in certificate.coverage.maps.iter().enumerate() {
         let (rows, columns) = (map.rows.len(), map.columns.len());
         if map.cells.len() != rows || map.cells.iter().any(|row| row.len() != columns) {
-            return Err((format!("coverage.maps[{n}].cells"), format!("is not {rows} rows of {columns} cells, as its names are")));
+            return Err((
+                format!("coverage.maps[{n}].cells"),
+                format!("is not {rows} rows of {columns} cells, as its names are"),
+            ));
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! A summary for the page of a CI job (`$GITHUB_STEP_SUMMARY`): short, with the counterexamples folded.
 
 use super::verdict::Verdict;
-use super::words::{at_most, count, counted, share};
 use super::visible;
+use super::words::{at_most, count, counted, share};
 use crate::certify::certificate::{Certificate, Counterexample, Status};
 use crate::certify::statement::Statement;
 use crate::input_error::can_be_pasted;
@@ -89,7 +89,12 @@ fn power(text: &mut String, it: &Certificate) {
     text.push_str("### Could it have failed\n\n");
     for (format, [capable, sensitive]) in &power.order_sensitive {
         let share = share(*sensitive, *capable);
-        let _ = writeln!(text, "- {}: another order of addition changes bits in {share} of {}", code(format), counted(*capable, "case"));
+        let _ = writeln!(
+            text,
+            "- {}: another order of addition changes bits in {share} of {}",
+            code(format),
+            counted(*capable, "case")
+        );
     }
     let mutants = &power.mutants;
     if mutants.planted > 0 {

@@ -24,7 +24,9 @@ pub use trace::trace;
 fn visible(text: String) -> String {
     let hidden = |c: char| match c {
         '\t' | '\n' => false,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => true,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+            true
+        }
         c => c.is_control(),
     };
     if text.contains(hidden) { text.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect() } else { text }

@@ -32,8 +32,8 @@ pub(super) fn share(part: u64, whole: u64) -> String {
         return "100%".into();
     }
     match 100.0 * part as f64 / whole as f64 {
-        percent if percent < 0.01 => "under 0.01%".into(),
-        percent if percent > 99.99 => "over 99.99%".into(),
+        percent if percent < 0.01 => "<0.01%".into(),
+        percent if percent > 99.99 => ">99.99%".into(),
         percent if !(1.0..=99.0).contains(&percent) => format!("{percent:.2}%"),
         percent => format!("{percent:.1}%"),
     }
@@ -58,11 +58,6 @@ pub(super) fn duration(seconds: f64) -> String {
         60..3600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", count(whole / 3600), whole % 3600 / 60),
     }
-}
-
-/// A digest cut to what tells it from others at a glance.
-pub(super) fn short(digest: &str) -> String {
-    digest.chars().take(12).collect()
 }
 
 /// Text for the start of a page's title: at most `longest` characters of it.
@@ -113,13 +108,10 @@ mod tests {
 
     #[test]
     fn only_nothing_is_none_and_only_all_is_all() {
-        assert_eq!(["0%", "under 0.01%", "50.0%", "over 99.99%", "100%"], [
-            share(0, 9),
-            share(1, 100_000),
-            share(1, 2),
-            share(99_999, 100_000),
-            share(9, 9)
-        ]);
+        assert_eq!(
+            ["0%", "<0.01%", "50.0%", ">99.99%", "100%"],
+            [share(0, 9), share(1, 100_000), share(1, 2), share(99_999, 100_000), share(9, 9)]
+        );
         assert_eq!(share(999, 1000), "99.90%");
         assert_eq!(share(0, 0), "none");
     }

@@ -84,9 +84,13 @@ fn sarif_has_a_result_for_each_case_and_each_open_claim() {
         }
     }
     let log: Value = serde_json::from_str(&report::sarif(&fixture::failing(), "cert.json")).unwrap();
-    let suppressed: Vec<&Value> = log["runs"][0]["results"].as_array().unwrap().iter().filter(|it| !it["suppressions"].is_null()).collect();
+    let suppressed: Vec<&Value> =
+        log["runs"][0]["results"].as_array().unwrap().iter().filter(|it| !it["suppressions"].is_null()).collect();
     assert_eq!(suppressed.len(), 1);
-    assert_eq!((&suppressed[0]["ruleId"], &suppressed[0]["suppressions"][0]["status"]), (&"split_invariant".into(), &"accepted".into()));
+    assert_eq!(
+        (&suppressed[0]["ruleId"], &suppressed[0]["suppressions"][0]["status"]),
+        (&"split_invariant".into(), &"accepted".into())
+    );
 }
 
 /// The rules of `flashinfer_bench.data.trace` (0.1.2), field by field.
@@ -135,6 +139,9 @@ fn the_summary_is_short_and_says_all() {
         assert_eq!(text.matches("<details>").count(), text.matches("</details>").count());
     }
     let text = report::markdown(&fixture::failing(), "cert.json");
-    assert!(text.starts_with("## \u{274c} FAIL\n\n<code>lastbit\\: 12 claims, 7 PASS, 4 FAIL, 1 UNVERIFIABLE</code>\n"), "{text}");
+    assert!(
+        text.starts_with("## \u{274c} FAIL\n\n<code>lastbit\\: 12 claims, 7 PASS, 4 FAIL, 1 UNVERIFIABLE</code>\n"),
+        "{text}"
+    );
     assert!(report::markdown(&fixture::unverifiable(), "c").starts_with("## \u{26a0}\u{fe0f} UNVERIFIABLE\n"));
 }

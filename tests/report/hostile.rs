@@ -58,7 +58,8 @@ fn junit_sarif_and_traces_still_parse() {
     let statement = hostile();
     let xml = report::junit(&statement);
     let document = Document::parse(&xml).unwrap();
-    let names: Vec<_> = document.descendants().map(|it| it.tag_name().name().to_owned()).filter(|name| !name.is_empty()).collect();
+    let names: Vec<_> =
+        document.descendants().map(|it| it.tag_name().name().to_owned()).filter(|name| !name.is_empty()).collect();
     let known = ["testsuites", "testsuite", "properties", "property", "testcase", "failure", "error", "skipped", "system-out"];
     assert!(names.iter().all(|name| known.contains(&name.as_str())), "{names:?}");
     let log: Value = serde_json::from_str(&report::sarif(&statement, HOSTILE)).unwrap();

@@ -79,7 +79,9 @@ fn the_page_is_well_formed_and_asks_for_nothing() {
 
 #[test]
 fn the_verdict_is_on_top_and_each_claim_has_its_reason() {
-    for (statement, word) in [(fixture::passing(), "PASS"), (fixture::failing(), "FAIL"), (fixture::unverifiable(), "UNVERIFIABLE")] {
+    for (statement, word) in
+        [(fixture::passing(), "PASS"), (fixture::failing(), "FAIL"), (fixture::unverifiable(), "UNVERIFIABLE")]
+    {
         let strict = strict(&page(&statement));
         let document = Document::parse(&strict).unwrap();
         let heading = document.descendants().find(|node| node.has_tag_name("h1")).unwrap();
@@ -132,8 +134,11 @@ fn a_page_keeps_its_size_whatever_is_put_in() {
     let mut it = fixture::failing().predicate.lastbit;
     it.counterexamples[0].text = "<".repeat(4 << 20);
     it.trees[0].tree = format!("({})", "7 ".repeat(1 << 20));
+    // Deep in its shape, if not in its text.
+    it.trees[1].tree = format!("({})", "7 ".repeat(1500));
     let template = it.counterexamples[1].clone();
-    it.counterexamples.extend((0..200).map(|n| lastbit::certify::certificate::Counterexample { sha256: format!("{n}"), ..template.clone() }));
+    it.counterexamples
+        .extend((0..200).map(|n| lastbit::certify::certificate::Counterexample { sha256: format!("{n}"), ..template.clone() }));
     let html = page(&fixture::finished(it));
     assert!(html.len() < 2 << 20, "{}", html.len());
     assert!(html.contains("it is too long for this page"));

@@ -36,12 +36,18 @@ fn what_is_wrong_is_named_by_its_field() {
         let error = refused(edit);
         assert!(error.starts_with(start), "{error}");
     };
-    expect(&|it| it["predicate"]["lastbit"]["claims"][3]["failed"] = json!("many"), "cert.json: predicate.lastbit.claims[3].failed: ");
+    expect(
+        &|it| it["predicate"]["lastbit"]["claims"][3]["failed"] = json!("many"),
+        "cert.json: predicate.lastbit.claims[3].failed: ",
+    );
     expect(&|it| it["_type"] = json!("other"), "cert.json: _type: is `other`");
     expect(&|it| it["predicateType"] = Value::Null, "cert.json: predicateType: is missing");
     expect(&|it| it["predicate"]["lastbit"]["format"] = json!(7), "cert.json: predicate.lastbit.format: is 7; this version");
     expect(&|it| it["predicate"]["lastbit"]["mood"] = json!(7), "cert.json: predicate.lastbit.mood: unknown field");
-    expect(&|it| it["predicate"]["lastbit"]["coverage"]["maps"][1]["cells"] = json!([]), "cert.json: predicate.lastbit.coverage.maps[1].cells: ");
+    expect(
+        &|it| it["predicate"]["lastbit"]["coverage"]["maps"][1]["cells"] = json!([]),
+        "cert.json: predicate.lastbit.coverage.maps[1].cells: ",
+    );
     expect(&|it| it["predicate"]["lastbit"]["claims"] = json!([]), "cert.json: predicate.lastbit.claims: is empty");
     // A claim that was made to pass, or a failure taken off the list.
     expect(&|it| it["predicate"]["lastbit"]["claims"][0]["status"] = json!("PASS"), "cert.json: predicate.passedTests: ");

@@ -1,8 +1,7 @@
 //! Counterexamples, made small, each with what replays it.
 
-use super::super::words::short;
 use super::Section;
-use super::parts::{Room, facts, fold, text};
+use super::parts::{Room, digest, facts, fold, text, wrapped};
 use crate::certify::certificate::{Certificate, Counterexample};
 use crate::input_error::can_be_pasted;
 use maud::{Markup, html};
@@ -38,11 +37,12 @@ fn one(it: &Certificate, n: usize, case: &Counterexample, room: &mut Room) -> Ma
                 ("Cause", cause),
                 ("Finding", html! { (case.signature) }),
                 ("Made from", html! { "case " (case.from) }),
+                ("SHA-256", digest(&case.sha256)),
             ]))
-            (text(&format!("Verdict of case {n}"), &case.verdict))
+            (wrapped(&case.verdict))
             h4 { "Replay" }
             @if can_be_pasted(&case.replay) {
-                (text(&format!("Command that replays case {n}"), &case.replay))
+                (wrapped(&case.replay))
             } @else {
                 p.quiet { "The command has characters that do not show; the certificate has it." }
             }
@@ -51,7 +51,6 @@ fn one(it: &Certificate, n: usize, case: &Counterexample, room: &mut Room) -> Ma
             } @else {
                 p.quiet { "The case is in " code { (case.file) } "; it is too long for this page." }
             }
-            p.quiet { "SHA-256 " code title=(case.sha256) { (short(&case.sha256)) } }
         }
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn section(it: &Certificate) -> Section {
 fn row(it: &Certificate, n: usize, claim: &ClaimResult) -> Markup {
     let shown = it.counterexamples.iter().enumerate().filter(|(_, case)| claim.counterexamples.contains(&case.sha256));
     let shown: Vec<usize> = shown.map(|(n, _)| n + 1).collect();
-    let numbers = [("Cases", claim.cases), ("Failed", claim.failed), ("Elements", claim.elements), ("Differing", claim.differing)];
+    let numbers =
+        [("Cases", claim.cases), ("Failed", claim.failed), ("Elements", claim.elements), ("Differing", claim.differing)];
     html! {
         tbody role="rowgroup" id={ "claim-" (n + 1) } {
             tr.head role="row" {
@@ -48,8 +49,11 @@ fn row(it: &Certificate, n: usize, claim: &ClaimResult) -> Markup {
                     @if let Some(issue) = &claim.waived { p.waived { strong { "Waived" } " under " (issue) } }
                     @if !shown.is_empty() {
                         p.links {
-                            "Minimal " @if shown.len() == 1 { "case" } @else { "cases" } ": "
-                            @for n in &shown { a href={ "#case-" (n) } { (n) } " " }
+                            "Shown by "
+                            @for (place, n) in shown.iter().enumerate() {
+                                @if place > 0 { ", " }
+                                a href={ "#case-" (n) } { "case " (n) }
+                            }
                         }
                     }
                 }

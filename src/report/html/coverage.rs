@@ -75,7 +75,7 @@ fn strata(strata: &[StratumResult]) -> Markup {
 
 fn ranges(it: &Certificate) -> Markup {
     html! {
-        table.plain {
+        table.plain.narrow {
             thead { tr { th scope="col" { "feature" } th.number scope="col" { "smallest" } th.number scope="col" { "largest" } } }
             tbody {
                 @for (name, [least, most]) in &it.coverage.ranges {
@@ -92,8 +92,11 @@ fn inline(values: &Counts) -> Markup {
 
 fn ways(it: &Ways, what: &str) -> Markup {
     html! {
-        p.large { b { (share(it.covered, it.valid)) } " of " (count(it.valid)) " valid " (what) "s ran: " (count(it.covered)) ". Of "
-            (count(it.all)) " in all, " (count(it.excluded.values().sum())) " are excluded." }
+        p.large {
+            b { (share(it.covered, it.valid)) } " of the " (count(it.valid)) " valid " (what) "s ran"
+            @if it.covered < it.valid { ", " (count(it.covered)) } ". Of " (count(it.all)) " in all, "
+            (count(it.excluded.values().sum())) " are excluded."
+        }
         @if !it.missing.is_empty() {
             p { "Missing" @if it.missing.len() as u64 != it.valid.saturating_sub(it.covered) { ", the first " (it.missing.len()) } ":" }
             ul.list { @for missing in &it.missing { li { (missing) } } }
@@ -130,5 +133,5 @@ fn boundaries(boundaries: &[Boundary]) -> Markup {
             }
         }
     };
-    scroll("Boundaries", &table)
+    scroll("Cases at boundaries, scrolls", &table)
 }

@@ -56,7 +56,7 @@ fn from_the_truth(results: &Results) -> Markup {
                 " elements are the correctly rounded true value." }
             (histogram(
                 "Error", "ULP from the true value", "elements", &bars(&results.errors, &error_bin, &|n| n + 1 == results.errors.len()),
-                Some((1, "\u{bd} ULP: nearest to the true value down to here"))
+                Some((1, "\u{bd} ULP: up to here a result is the nearest to the true value"))
             ))
             @if off > 0 {
                 figure.balance {

@@ -75,7 +75,10 @@ pub(super) fn environment(it: &Certificate) -> Section {
         ("Processor", html! { (environment.processor) }),
         ("Training on", html! { (train) }),
         ("Inference on", html! { (infer) }),
-        ("Work", html! { (duration(environment.seconds)) ", " (counted(environment.threads.into(), "thread")) ", " (counted(environment.shards.into(), "shard")) }),
+        (
+            "Work",
+            html! { (duration(environment.seconds)) ", " (counted(environment.threads.into(), "thread")) ", " (counted(environment.shards.into(), "shard")) },
+        ),
         ("Finished", html! { (environment.finished) }),
         ("lastbit", html! { (it.lastbit) }),
         ("Program", digest(&environment.program_sha256)),

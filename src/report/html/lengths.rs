@@ -20,12 +20,26 @@ pub(super) fn section(it: &Certificate) -> Section {
             p.large { "The bits differ in " b { (counted(mismatched, "case")) } " of " (count(cases))
                 @if let Some(shortest) = differ { ". The shortest minimal case has " b { (counted(shortest.into(), "position")) } } "." }
         }
-        @if !bins.is_empty() { (scroll("Divergence against length", &table(it, bins))) }
+        @if !bins.is_empty() {
+            figure {
+                figcaption { b { "Cases whose bits differ" } " " span { "share of the cases of each length" } }
+                (scroll("Cases whose bits differ by length, scrolls", &table(it, bins)))
+            }
+        }
     };
     let about = html! {
-        p { "By positions of a case's longest sequence. A ruled line says which size is full there: a case beyond it needs one more." }
+        p { "By positions of a case's longest sequence. A line says which size is full there: a longer sequence needs one more of it." }
     };
     Section { id: "lengths", title: "Divergence against length", about, body }
+}
+
+/// Sizes that are full within a bin, and those that are at its end.
+fn full(it: &Certificate, within: impl Fn(u32) -> bool, end: u32) -> (String, String) {
+    let names = |at_end: bool| {
+        let sizes = it.coverage.boundaries.iter().filter(|it| within(it.size) && (it.size == end) == at_end);
+        sizes.map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    (names(false), names(true))
 }
 
 fn table(it: &Certificate, bins: &[LengthBin]) -> Markup {
@@ -33,7 +47,6 @@ fn table(it: &Certificate, bins: &[LengthBin]) -> Markup {
     let within = |n: usize, at: u32| at <= bins[n].up_to && before(n).is_none_or(|end| at > end);
     html! {
         table.bars.lengths {
-            caption { b { "Cases whose bits differ" } " " span { "share of the cases of each length" } }
             thead {
                 tr {
                     th scope="col" { "positions" }
@@ -45,7 +58,7 @@ fn table(it: &Certificate, bins: &[LengthBin]) -> Markup {
                 }
             }
             tbody {
-                @for (n, bin) in bins.iter().enumerate() {
+                @for (n, bin) in bins.iter().enumerate().filter(|(_, bin)| bin.up_to > 0 || bin.cases > 0) {
                     tr.none[bin.cases == 0].alarming[bin.mismatched > 0] {
                         th scope="row" { (length_bin(before(n), bin.up_to)) }
                         td.track.share[bin.cases > 0] {
@@ -64,8 +77,9 @@ fn table(it: &Certificate, bins: &[LengthBin]) -> Markup {
                             }
                         }
                     }
-                    @let full: Vec<&str> = it.coverage.boundaries.iter().filter(|it| within(n, it.size)).map(|it| it.name.as_str()).collect();
-                    @if !full.is_empty() { tr.rule { td colspan="6" { (full.join(", ")) " full" } } }
+                    @let (inside, at_end) = full(it, |size| within(n, size), bin.up_to);
+                    @if !inside.is_empty() { tr.rule.inside { td colspan="6" { (inside) " full on the way" } } }
+                    @if !at_end.is_empty() { tr.rule { td colspan="6" { (at_end) " full" } } }
                 }
             }
         }

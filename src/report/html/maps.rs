@@ -44,8 +44,7 @@ fn one(map: &Map) -> Markup {
     words.extend((unjudged > 0).then(|| format!("{} not judged", count(unjudged))));
     words.extend((empty > 0).then(|| format!("{} without a case", count(empty))));
     let table = html! {
-        table.map {
-            caption { b { (map.down) " by " (map.across) } " " span { (words.join(", ")) " of " (count(cells().count() as u64)) } }
+        table.map aria-label=(name) {
             thead {
                 tr {
                     td.corner { (map.down) " \u{2193} " (map.across) " \u{2192}" }
@@ -59,7 +58,12 @@ fn one(map: &Map) -> Markup {
             }
         }
     };
-    scroll(&name, &table)
+    html! {
+        figure {
+            figcaption { b { (map.down) " by " (map.across) } " " span { (words.join(", ")) " of " (count(cells().count() as u64)) } }
+            (scroll(&format!("{name}, scrolls"), &table))
+        }
+    }
 }
 
 fn one_cell([passed, failed, unjudged]: [u64; 3], most: u64) -> Markup {

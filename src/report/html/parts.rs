@@ -64,6 +64,11 @@ pub(super) fn text(name: &str, text: &str) -> Markup {
     scroll(name, &html! { pre { code { (text.trim_end()) } } })
 }
 
+/// A short text that is wrapped where it is too wide.
+pub(super) fn wrapped(text: &str) -> Markup {
+    html! { pre.wrapped { code { (text.trim_end()) } } }
+}
+
 /// Named values, one below the other.
 pub(super) fn facts(facts: &[(&str, Markup)]) -> Markup {
     html! {
