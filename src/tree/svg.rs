@@ -26,7 +26,7 @@ impl Tree {
         let form = Shape::of(&tree).to_string();
         let count = tree.leaves().len();
         let lines = [title.to_string(), format!("{count} term{}: {form}", if count == 1 { "" } else { "s" })];
-        let shown = if titled { &lines[..] } else { &lines[1..] };
+        let shown = if titled { &lines[..] } else { &[] };
         let top = LINE * shown.len() + 16;
         let text_width = shown.iter().map(|line| wide(line)).max().unwrap_or_default();
         let width = drawn.width().max(text_width) + 2 * MARGIN;

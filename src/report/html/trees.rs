@@ -73,9 +73,14 @@ fn read(text: &str) -> Result<Tree, String> {
 }
 
 fn one(n: usize, place: usize, side: &TreeText, tree: &Result<Tree, String>, same: bool, room: &mut Room) -> Markup {
-    let title = if same { "both sides".to_owned() } else { side.side.clone() };
+    let title = match side.side.as_str() {
+        _ if same => "Both sides",
+        "train" => "Training",
+        "infer" => "Inference",
+        other => other,
+    };
     let name = |what: &str| format!("{what} {}.{}, {title}", n + 1, place + 1);
-    let drawn = tree.as_ref().map(|tree| tree.figure(&title)).map_err(Clone::clone);
+    let drawn = tree.as_ref().map(|tree| tree.figure(title)).map_err(Clone::clone);
     html! {
         div.side {
             h4 { (title) span.quiet { " " (side.shape) } }
