@@ -3,7 +3,7 @@
 //! anything.
 //!
 //! Names, versions, reasons and case texts come from outside, from kernels and files. Each format escapes them in its own way, and
-//! [`visible`] then replaces, in the whole text, what no reader can see.
+//! what no reader can see is then replaced in the whole text.
 
 mod html;
 mod junit;

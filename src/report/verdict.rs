@@ -56,7 +56,7 @@ impl Verdict {
         let passed = number(&|it| it.status == Status::Pass);
         let all = counted(claims.len() as u64, "claim");
         if passed as usize == claims.len() {
-            return format!("All {all} held on every case, and each could have failed.");
+            return format!("All {all} held wherever they were looked at, and each could have failed.");
         }
         let verb = |n: u64, one: &str, many: &str| format!("{} {}", count(n), if n == 1 { one } else { many });
         let mut parts = Vec::new();
