@@ -80,6 +80,7 @@ pub mod number;
 pub mod ordered;
 pub mod quantity;
 pub mod reach;
+pub mod report;
 pub mod reveal;
 pub mod shrink;
 pub mod source;

@@ -12,6 +12,7 @@ pub mod kernel_text;
 mod outside;
 pub mod record;
 pub mod sign;
+mod read;
 pub mod statement;
 mod trees;
 pub mod waiver;

@@ -1,7 +1,7 @@
 //! A certificate as others read it: an in-toto Statement (v1) whose predicate is the public test-result one, with what this crate has to
 //! say under `lastbit`. Readers of that predicate skip fields that they do not know (in-toto attestation, "Parsing rules").
 
-use super::certificate::{Certificate, FORMAT};
+use super::certificate::Certificate;
 use crate::input_error::InputError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,28 +59,7 @@ impl Statement {
     pub fn load(path: &Path) -> Result<Statement, InputError> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| InputError::new(&*file, format!("cannot be read: {error}")))?;
-        Statement::parse(&text, &file)
-    }
-
-    /// Reads a certificate; `file` is for messages.
-    ///
-    /// # Errors
-    /// As [`Statement::load`].
-    pub fn parse(text: &str, file: &str) -> Result<Statement, InputError> {
-        let wrong = |field: &str, reason: String| InputError::new(file, reason).field(field);
-        let it: Statement = serde_json::from_str(text)
-            .map_err(|error| InputError::new(file, format!("is no certificate of this lastbit: {error}")))?;
-        if it.kind != STATEMENT {
-            return Err(wrong("_type", format!("is `{}`, not {STATEMENT}", it.kind)));
-        }
-        if it.predicate_type != PREDICATE {
-            return Err(wrong("predicateType", format!("is `{}`, not {PREDICATE}", it.predicate_type)));
-        }
-        let format = it.predicate.lastbit.format;
-        if format != FORMAT {
-            return Err(wrong("predicate.lastbit.format", format!("is {format}; this lastbit reads {FORMAT}")));
-        }
-        Ok(it)
+        Statement::read(&file, &text)
     }
 }
 

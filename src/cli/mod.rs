@@ -18,6 +18,7 @@ mod probe;
 mod progress;
 mod reach_report;
 mod replay;
+mod report;
 mod reveal;
 mod run_summary;
 mod serve;
@@ -100,6 +101,8 @@ enum Command {
     Power(power::Options),
     /// Join the shards of a job (certify, fuzz, power) into what one run writes
     Merge(merge::Options),
+    /// A certificate as a page for people, a summary for a CI job, JUnit XML, SARIF or Trace JSONL
+    Report(report::Options),
 }
 
 /// Runs the command line and gives the exit code.
@@ -127,6 +130,7 @@ pub fn main() -> u8 {
         Command::Invariance(options) => invariance::run(&options, consent),
         Command::Power(options) => power::run(&options),
         Command::Merge(options) => merge::run(&options, consent),
+        Command::Report(options) => report::run(&options),
     });
     match result {
         Ok(Ok(code)) => code,

@@ -11,24 +11,36 @@ impl Tree {
     /// The tree, drawn in [canonical](Tree::canonical) form, as an SVG document that is readable on light and dark grounds and holds no
     /// script and no reference to anything outside. `title` stands above it.
     pub fn svg(&self, title: &str) -> String {
+        self.drawing(title, true, "xmlns=\"http://www.w3.org/2000/svg\" ", STYLE)
+    }
+
+    /// The same drawing as a part of an HTML page, whose style sheet has to colour the classes `ground`, `box`, `more`, `sum`, `fused`
+    /// and `edge`: a style of its own would reach out of the drawing. `title` is for those who cannot see it.
+    pub fn figure(&self, title: &str) -> String {
+        self.drawing(title, false, "class=\"tree\" ", "")
+    }
+
+    fn drawing(&self, title: &str, titled: bool, attributes: &str, style: &str) -> String {
         let tree = self.canonical();
         let drawn = Drawn::of(&tree);
         let form = Shape::of(&tree).to_string();
         let count = tree.leaves().len();
         let lines = [title.to_string(), format!("{count} term{}: {form}", if count == 1 { "" } else { "s" })];
-        let text_width = lines.iter().map(|line| wide(line)).max().unwrap_or_default();
+        let shown = if titled { &lines[..] } else { &[] };
+        let top = LINE * shown.len() + 16;
+        let text_width = shown.iter().map(|line| wide(line)).max().unwrap_or_default();
         let width = drawn.width().max(text_width) + 2 * MARGIN;
-        let height = TOP + drawn.height() + MARGIN;
+        let height = top + drawn.height() + MARGIN;
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-             role=\"img\">\n<title>{}</title>\n{STYLE}<rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>\n",
+            "<svg {attributes}width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+             role=\"img\">\n<title>{}</title>\n{style}<rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>\n",
             escaped(&lines.join(", "))
         );
-        for (n, line) in lines.iter().enumerate() {
-            let y = 18 + 18 * n;
+        for (n, line) in shown.iter().enumerate() {
+            let y = LINE + LINE * n;
             let _ = writeln!(svg, "<text x=\"{MARGIN}\" y=\"{y}\">{}</text>", escaped(line));
         }
-        drawn.draw(&mut svg, MARGIN, TOP);
+        drawn.draw(&mut svg, MARGIN, top);
         svg.push_str("</svg>\n");
         svg
     }
@@ -44,7 +56,7 @@ const STYLE: &str = "<style>\n\
     </style>\n";
 
 const MARGIN: usize = 12;
-const TOP: usize = 52;
+const LINE: usize = 18;
 const BOX: usize = 26;
 const BAR: usize = 18;
 const GAP: usize = 12;
