@@ -237,3 +237,32 @@ fn shards_of_power_are_one_table() {
     let output = folder.lastbit(&["merge", "s1", "f1"]);
     assert!(stderr(&output).contains("f1: is a shard of fuzz, s1 one of power"), "{}", stderr(&output));
 }
+
+/// A certificate's files, without where and when, and the seal over that.
+fn certificate(folder: &Folder) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let mut all = files(&folder.path("result"));
+    let text = all.remove("cert.json").expect("a certificate");
+    let mut value: Value = serde_json::from_slice(&text).expect("JSON");
+    for field in ["environment", "seal"] {
+        value["predicate"]["lastbit"].as_object_mut().expect("an object").remove(field).expect(field);
+    }
+    all.insert("cert.json".into(), value.to_string().into_bytes());
+    all
+}
+
+#[test]
+fn shards_of_a_certification_are_one_certificate() {
+    for (count, train) in [(7, "ref:aligned"), (3, "ref:aligned,softmax.block=16")] {
+        let (one, many) = (Folder::new(), Folder::new());
+        [&one, &many].map(|it| std::fs::create_dir(it.path("result")).expect("a folder"));
+        let command = ["certify", "--battery", "quick", "--train", train];
+        let whole = one.lastbit(&[&command[..], &["--out", "run", "-o", "result/cert.json"]].concat());
+        shards(&many, count, &command);
+        let refused = many.lastbit(&["merge", "s1", "s3", "-o", "result/cert.json"]);
+        assert!(code(&refused) == 2 && stderr(&refused).contains("missing: shard 2/"), "{}", stderr(&refused));
+        let joined = merge(&many, count, &["-o", "result/cert.json"]);
+        assert_eq!(code(&joined), code(&whole), "{train}: {}{}", stdout(&joined), stderr(&joined));
+        assert_eq!(stdout(&joined), stdout(&whole), "{train}");
+        assert_same(&certificate(&one), &certificate(&many), train);
+    }
+}

@@ -28,6 +28,12 @@ class Kind:
 _OUT = "the driver gives each shard its own folder, and the result stands in the driver's --out"
 
 KINDS = {
+    "certify": Kind(
+        output=("--output", "cert.json"),
+        results=("cert.json", "cert.json.sig", "cert.cases.jsonl", "counterexamples"),
+        both=("--train", "--infer", "--previous"),
+        merge_only=("--format", "--floor", "--waivers", "--sign"),
+    ),
     "fuzz": Kind(
         output=("--out", "run"),
         results=("run",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -102,6 +103,26 @@ def test_shards_of_power_are_one_table(drive, lastbit, tmp_path):
     assert done.returncode == one.returncode, done.stderr
     assert files(tmp_path / "one" / "power.json") == files(tmp_path / "all" / "power.json")
     assert done.stdout.startswith("Planted faults in ref:aligned")
+
+
+def test_shards_of_a_certification_are_one_certificate(drive, script, lastbit, tmp_path):
+    """With a worker killed, too."""
+    mark = tmp_path / "mark"
+    first = f"""case "$*" in *"--shard 2/3"*) if mkdir {mark}; then kill -9 $PPID; sleep 600; fi;; esac"""
+    certify = ["certify", "--battery", "quick", "--infer", "ref:aligned,softmax.block=16"]
+    done = drive("--shards", "3", "--lastbit", script(first), "--out", "all", "--", *certify)
+    one = alone(lastbit, tmp_path / "one", *certify, "-o", "cert.json")
+    assert done.returncode == one.returncode == 1, done.stderr
+    assert mark.exists() and done.stdout == one.stdout
+    names = ["cert.json", "cert.cases.jsonl", "counterexamples"]
+    found = [{name: files(folder / name) for name in names} for folder in (tmp_path / "one", tmp_path / "all")]
+    for it in found:
+        certificate = json.loads(it["cert.json"]["."])
+        # Where and when, and the seal over that.
+        for field in ("environment", "seal"):
+            del certificate["predicate"]["lastbit"][field]
+        it["cert.json"] = certificate
+    assert found[0] == found[1]
 
 
 def test_finished_shards_are_kept_and_not_run_again(drive, script, lastbit, tmp_path):

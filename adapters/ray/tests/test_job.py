@@ -24,6 +24,12 @@ def test_a_shard_and_the_joining():
         *("merge", "A", "B", "--out", "run"),
         *("--train", "process:k a", "--infer=ref:fa2", "--format", "json", "--trust"),
     ]
+    job = parse(["certify", "--previous", "old.json", "--waivers", "w.toml", "--battery", "quick"], 1)
+    assert job.shard(1, 2, "F") == [
+        *("certify", "--previous", "old.json", "--battery", "quick"),
+        *("--jobs", "1", "--shard", "1/2", "--out", "F"),
+    ]
+    assert job.merge(["A"]) == ["merge", "A", "--output", "cert.json", "--previous", "old.json", "--waivers", "w.toml"]
     job = parse(["power", "--floor", "1.0", "--jobs", "2"], 3)
     assert job.shard(1, 1, "F") == ["power", "--jobs", "2", "--shard", "1/1", "--out", "F"]
     assert job.merge(["A"]) == ["merge", "A", "--output", "power.json", "--floor", "1.0"]
