@@ -55,7 +55,7 @@ pub struct Small {
     pub words: String,
     /// The failure that it keeps.
     pub signature: String,
-    /// What is reported as its cause.
+    /// What is reported as its cause; that of the case it was made from, where it is too small to tell.
     pub cause: Option<Reported>,
     /// The case as a file that replays.
     pub text: String,
@@ -98,10 +98,12 @@ pub(super) fn small(attention: &Attention, mutant: Mutant, first: Failing, setti
         }
     }
     let Search { smallest, shrunk, .. } = search;
-    let (size, trial, finding) = smallest?;
+    let Smallest { size, trial, finding, from } = smallest?;
     let signature = finding.signature();
     let whole = file::replayed(&attention.pair, &trial, &finding);
-    let cause = explain(&attention.pair, &whole, "small.case", Some(&signature)).cause;
+    let cause_of = |trial: &Trial, name: &str| explain(&attention.pair, trial, name, Some(&signature)).cause;
+    // A case may be too small to tell: one lane has no order. What it was made of is looked at then.
+    let cause = cause_of(&whole, "small.case").or_else(|| cause_of(&from, "found.case"));
     let cause = cause.map(|cause| Reported { kind: cause.kind, words: cause.to_string() });
     let comment = format!("{mutant}: {}", mutant.entry().edit);
     Some(Small {
@@ -116,12 +118,20 @@ pub(super) fn small(attention: &Attention, mutant: Mutant, first: Failing, setti
     })
 }
 
+/// The smallest case so far.
+struct Smallest {
+    size: Vec<u64>,
+    trial: Trial,
+    finding: Finding,
+    /// The case that was shrunk to it.
+    from: Trial,
+}
+
 /// Shrinking of several findings.
 struct Search<'a> {
     attention: &'a Attention,
     scratch: Scratch,
-    /// Size, case and finding.
-    smallest: Option<(Vec<u64>, Trial, Finding)>,
+    smallest: Option<Smallest>,
     shrunk: usize,
     evaluations: u64,
 }
@@ -133,14 +143,14 @@ impl Search<'_> {
         let Some(shrunk) = shrink(self.attention, trial, signature, budget, &mut self.scratch) else { return };
         self.evaluations += shrunk.evaluations;
         let size = self.attention.size(&shrunk.trial);
-        if self.smallest.as_ref().is_none_or(|(smallest, ..)| size < *smallest) {
-            self.smallest = Some((size, shrunk.trial, shrunk.finding));
+        if self.smallest.as_ref().is_none_or(|it| size < it.size) {
+            self.smallest = Some(Smallest { size, trial: shrunk.trial, finding: shrunk.finding, from: trial.clone() });
         }
     }
 
     /// Whether something as small was found.
     fn ends_at(&self, size: &[u64]) -> bool {
-        self.smallest.as_ref().is_some_and(|(smallest, ..)| &smallest[..] <= size)
+        self.smallest.as_ref().is_some_and(|it| &it.size[..] <= size)
     }
 }
 
