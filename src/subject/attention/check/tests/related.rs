@@ -94,7 +94,7 @@ fn rows_made_again() {
     let base = pair.drive(Path::Infer, &again, &inputs, Poison::Nan, None).expect("runs");
     let before = calls.load(Ordering::Relaxed);
     let mut verdict = Verdict::default();
-    pair.relate(&again, &inputs, &base, &sided(Path::Infer, Relation::Recompute), &mut verdict);
+    pair.relate(&again, &inputs, &base, &sided(Path::Infer, Relation::Recompute), &mut None, &mut verdict);
     assert_eq!(calls.load(Ordering::Relaxed), before);
     assert_eq!(signatures(&verdict), ["not_invariant infer recompute o"]);
     assert_eq!(first_element(&verdict.findings[0]), ("seq=3 row=0 head=0 d=0 again=1".into(), 0));
@@ -104,7 +104,7 @@ fn rows_made_again() {
     assert_eq!((verdict.related, verdict.relations), ([made_again * 6, made_again * 2], 1));
     // In another run every making is compared with the same one there.
     let mut verdict = Verdict::default();
-    pair.relate(&again, &inputs, &base, &sided(Path::Infer, Relation::Repeat), &mut verdict);
+    pair.relate(&again, &inputs, &base, &sided(Path::Infer, Relation::Repeat), &mut None, &mut verdict);
     assert_eq!((verdict.findings, verdict.related), (vec![], [(5 + made_again) * 6, (5 + made_again) * 2]));
 }
 
@@ -116,13 +116,13 @@ fn without_lse() {
     let pair = pair(right(), none, Mode::Off);
     let inputs = pair.inputs(&case());
     let base = pair.drive(Path::Infer, &case(), &inputs, Poison::Nan, None).expect("runs");
-    pair.relate(&case(), &inputs, &base, &sided(Path::Infer, Relation::Repeat), &mut verdict);
+    pair.relate(&case(), &inputs, &base, &sided(Path::Infer, Relation::Repeat), &mut None, &mut verdict);
     assert_eq!((signatures(&verdict), verdict.related), (vec!["not_invariant infer repeat o".into()], [30, 0]));
     // Two relations of one axis may show the same: it is one finding.
-    pair.relate(&case(), &inputs, &base, &sided(Path::Infer, Relation::Repeat), &mut verdict);
+    pair.relate(&case(), &inputs, &base, &sided(Path::Infer, Relation::Repeat), &mut None, &mut verdict);
     assert_eq!((verdict.findings.len(), verdict.related, verdict.relations), (1, [60, 0], 2));
     // Another axis is another.
-    pair.relate(&case(), &inputs, &base, &sided(Path::Infer, Relation::Alone { seq: 7 }), &mut verdict);
+    pair.relate(&case(), &inputs, &base, &sided(Path::Infer, Relation::Alone { seq: 7 }), &mut None, &mut verdict);
     assert_eq!(signatures(&verdict), ["not_invariant infer repeat o", "not_invariant infer company o"]);
 }
 

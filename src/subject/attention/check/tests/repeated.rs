@@ -70,7 +70,7 @@ fn each_path_answers_for_itself() {
     let sides = Path::BOTH.map(|path| pair.drive(path, &case(), &inputs, Poison::Nan, None).expect("runs"));
     let mut verdict = Verdict::default();
     for (path, base) in Path::BOTH.into_iter().zip(&sides) {
-        pair.relate(&case(), &inputs, base, &sided(path, Relation::Alone { seq: 7 }), &mut verdict);
+        pair.relate(&case(), &inputs, base, &sided(path, Relation::Alone { seq: 7 }), &mut None, &mut verdict);
     }
     assert_eq!(signatures(&verdict), ["not_invariant train company o", "not_invariant infer company o"]);
     pair.repeat_first(&case(), &inputs, sides.each_ref().map(Some), &[], &mut verdict);
@@ -81,7 +81,14 @@ fn each_path_answers_for_itself() {
     let sides = Path::BOTH.map(|path| both.drive(path, &case(), &inputs, Poison::Nan, None).expect("runs"));
     let mut verdict = Verdict::default();
     for (path, base) in Path::BOTH.into_iter().zip(&sides) {
-        both.relate(&case(), &inputs, base, &sided(path, Relation::Alone { seq: [3, 7][path as usize] }), &mut verdict);
+        both.relate(
+            &case(),
+            &inputs,
+            base,
+            &sided(path, Relation::Alone { seq: [3, 7][path as usize] }),
+            &mut None,
+            &mut verdict,
+        );
     }
     both.repeat_first(&case(), &inputs, sides.each_ref().map(Some), &[], &mut verdict);
     assert_eq!(signatures(&verdict), ["not_invariant train repeat o", "not_invariant infer repeat o"]);
