@@ -13,7 +13,6 @@ use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::power;
-use crate::subject::attention::trial::Trial;
 use crate::subject::attention::{Attention, reference::Reference};
 
 /// A unit of work.
@@ -114,8 +113,8 @@ impl Work {
     }
 
     fn case(&self, part: Part, index: u64, scratch: &mut Scratch) -> CaseRecord {
-        case(&self.battery, part, index, scratch)
-            .map_or_else(|| CaseRecord { part: part.name().to_owned(), index, ..CaseRecord::default() }, |(_, record)| record)
+        case_on(&self.battery, self.battery.attention(part), part, index, scratch)
+            .unwrap_or_else(|| CaseRecord { part: part.name().to_owned(), index, ..CaseRecord::default() })
     }
 
     /// Runs the battery's cases on two kernels until one shows what is looked for.
@@ -126,7 +125,7 @@ impl Work {
         let mut cases = 0;
         for part in HUNTED {
             for index in 0..battery.cases(part) {
-                let Some((_, record)) = case(&battery, part, index, &mut scratch) else { continue };
+                let Some(record) = case_on(&battery, battery.attention(part), part, index, &mut scratch) else { continue };
                 cases += 1;
                 if let Some(signature) = shows(&record) {
                     let found = Some(record.address());
@@ -138,18 +137,16 @@ impl Work {
     }
 }
 
-/// Runs a case of a battery. `None`: none was drawn.
-pub(super) fn case(battery: &Battery, part: Part, index: u64, scratch: &mut Scratch) -> Option<(Trial, CaseRecord)> {
+/// Runs a case of a battery on other kernels than its own. `None`: none was drawn.
+pub fn case_on(battery: &Battery, attention: &Attention, part: Part, index: u64, scratch: &mut Scratch) -> Option<CaseRecord> {
     let trial = battery.trial(part, index)?;
     scratch.outputs = Some(OutputDigest::default());
-    let attention = battery.attention(part);
     let (verdict, refused): (Verdict, u64) = match part {
         Part::Outside => outside::check(&attention.pair, &trial.case, scratch),
         _ => (check_one(attention, &trial, scratch), 0),
     };
     let outputs = scratch.outputs.take().map(OutputDigest::finish).unwrap_or_default();
-    let record = CaseRecord { refused, ..CaseRecord::new(part, index, outputs, &verdict) };
-    Some((trial, record))
+    Some(CaseRecord { refused, ..CaseRecord::new(part, index, outputs, &verdict) })
 }
 
 /// The kernel of which another order is tried, where neither side is a reference kernel.

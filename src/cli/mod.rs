@@ -2,6 +2,7 @@
 
 mod certify;
 mod checkpoint;
+mod compare;
 mod explain;
 mod found;
 mod fresh;
@@ -27,6 +28,7 @@ mod show;
 mod shrink;
 mod statistics_text;
 mod until;
+mod verify;
 mod verdict_line;
 
 use crate::exit_code;
@@ -79,6 +81,10 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Run a battery of claims and write a certificate: what is equal to what, over which cases, and whether it could have failed
     Certify(certify::Options),
+    /// Check a certificate: its seal, its signature, its battery, and a sample of its cases or all of them, run again
+    Verify(verify::Options),
+    /// Say what has changed between two certificates, or between two kernels, and show the smallest case that did
+    Compare(compare::Options),
     /// Run kept cases and print the verdict
     Replay(replay::Options),
     /// Run kept cases and print why they differ: the first step that does, how the difference grows, the cause
@@ -119,6 +125,8 @@ pub fn main() -> u8 {
     let result = std::panic::catch_unwind(|| match arguments.command {
         Command::Fuzz(options) => fuzz::run(&options, consent),
         Command::Certify(options) => certify::run(&options, consent),
+        Command::Verify(options) => verify::run(&options, consent),
+        Command::Compare(options) => compare::run(&options, consent),
         Command::Replay(options) => replay::run(&options, consent),
         Command::Explain(options) => explain::run(&options, consent),
         Command::Shrink(options) => shrink::run(&options, consent),

@@ -1,0 +1,321 @@
+//! `lastbit verify`: whether a certificate holds.
+
+use super::certify::job::{Job, Ready};
+use super::certify::written::records_file;
+use super::progress::Steps;
+use super::{Failure, job_count, note, print};
+use crate::certify::build::{Asked, build};
+use crate::certify::certificate::Certificate;
+use crate::certify::record::Record;
+use crate::certify::statement::Statement;
+use crate::certify::verify::{intact, same_battery, same_content, same_kernel};
+use crate::certify::work::Unit;
+use crate::certify::{sign, waiver};
+use crate::exit_code;
+use crate::external::name::Consent;
+use crate::input_error::InputError;
+use crate::ordered::{Flow, ordered};
+use crate::source::{Source, Stream};
+use clap::Args;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// The certificate
+    #[arg(value_name = "CERT")]
+    certificate: PathBuf,
+    /// Share of the cases that is run again, drawn at random
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1%", conflicts_with = "all")]
+    sample: f64,
+    /// Run everything again, and write the certificate anew to compare it
+    #[arg(long)]
+    all: bool,
+    /// Draws the sample [default: another each time]
+    #[arg(long, value_name = "S")]
+    sample_seed: Option<u64>,
+    /// The public key that it must be signed with
+    #[arg(long, value_name = "KEY.pub")]
+    signer: Option<PathBuf>,
+    /// The training kernel, where it is one from outside: a file starts no program
+    #[arg(long, value_name = "K")]
+    train: Option<String>,
+    /// The inference kernel, likewise
+    #[arg(long, value_name = "K")]
+    infer: Option<String>,
+    /// The captured tensors, where the certificate has such a stratum
+    #[arg(long, value_name = "FILE.safetensors")]
+    data: Option<PathBuf>,
+    /// The earlier certificate, where it was made with one
+    #[arg(long, value_name = "CERT")]
+    previous: Option<PathBuf>,
+    /// Threads [default: one for each core; more with a kernel in another process, which is waited for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>().ok();
+    let share = number.filter(|it| text.ends_with('%') && *it > 0.0 && *it <= 100.0);
+    share.map(|it| it / 100.0).ok_or_else(|| format!("`{text}` is no share; write a percentage above 0, e.g. 1% or 0.1%"))
+}
+
+/// A step of a verification: what held, or what does not.
+type Step = Result<String, String>;
+
+pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
+    let name = options.certificate.display().to_string();
+    let read = std::fs::read(&options.certificate);
+    let bytes = read.map_err(|error| InputError::new(&*name, format!("cannot be read: {error}")))?;
+    let mut report = Report { name };
+    match verify(options, consent, &bytes, &mut report)? {
+        Ok(line) => {
+            report.held(&line)?;
+            print(&format!("{}: verified\n", report.name))?;
+            Ok(exit_code::MATCH)
+        }
+        Err(reason) => {
+            print(&format!("{}: DOES NOT VERIFY: {reason}\n", report.name))?;
+            Ok(exit_code::FINDING)
+        }
+    }
+}
+
+struct Report {
+    name: String,
+}
+
+impl Report {
+    fn held(&mut self, line: &str) -> Result<(), Failure> {
+        print(&format!("{line}\n"))
+    }
+}
+
+/// All steps; the last line, or the first thing that does not hold. Failures are what keeps it from being looked at.
+fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report) -> Result<Step, Failure> {
+    macro_rules! hold {
+        ($step:expr) => {
+            match $step {
+                Ok(line) => report.held(&line)?,
+                Err(reason) => return Ok(Err(reason)),
+            }
+        };
+    }
+    // A byte that is changed may leave no certificate to read: the signature comes first.
+    hold!(signature(options, bytes)?);
+    let text = String::from_utf8_lossy(bytes);
+    let statement = match Statement::read(&report.name, &text) {
+        Ok(statement) => statement,
+        Err(error) => return Ok(Err(format!("it cannot be read: {error}"))),
+    };
+    let certificate = &statement.predicate.lastbit;
+    hold!(intact(&statement).map(|()| format!("seal and digest hold: {}", certificate.digest)));
+    let own = env!("CARGO_PKG_VERSION");
+    if certificate.lastbit != own {
+        return Err(Failure::Usage(format!("{}: was made by lastbit {}; this is {own}: use that one", report.name, certificate.lastbit)));
+    }
+    let today = waiver::now();
+    if let Some(it) = certificate.waivers.iter().find(|it| *it.until < today[..10]) {
+        return Ok(Err(format!("the waiver of {} ended on {} ({})", it.claim, it.until, it.issue)));
+    }
+    let job = job(options, certificate, &report.name)?;
+    let ready = job.ready(consent)?;
+    for (certified, found) in certificate.kernels.iter().zip(&ready.kernels) {
+        hold!(same_kernel(certified, found).map(|()| format!("{} kernel: {}, as certified", found.side, certified.words)));
+    }
+    hold!(same_battery(certificate, &ready.work).map(|()| {
+        let battery = &certificate.battery;
+        format!("battery {} {}, seed {}: derived again, the same", battery.name, battery.version, battery.seed)
+    }));
+    let file = records_file(&options.certificate);
+    let there = file.is_file();
+    if there {
+        hold!(follows(options, certificate, &ready, &file)?.map(|()| format!("its claims follow from the records in {}", file.display())));
+    } else if !options.all {
+        return Err(Failure::Usage(format!(
+            "{}: is not there: a sample is compared with the records that stand beside a certificate; --all does without",
+            file.display()
+        )));
+    }
+    hold!(counterexamples(certificate));
+    if options.all { everything(options, certificate, &ready, there.then_some(&*file)) } else { sample(options, &ready, &file) }
+}
+
+fn signature(options: &Options, bytes: &[u8]) -> Result<Step, Failure> {
+    let file = options.certificate.with_added_extension("sig");
+    if !file.exists() {
+        return match &options.signer {
+            Some(_) => Ok(Err(format!("it is not signed: there is no {}", file.display()))),
+            None => Ok(Ok("unsigned: it resists accident only".to_owned())),
+        };
+    }
+    Ok(sign::verify(bytes, &file, options.signer.as_deref()).map_err(|error| error.to_string()).map(|key| match options.signer {
+        Some(_) => format!("signed by {key}"),
+        None => format!("signed by {key}; --signer says whose key that must be"),
+    }))
+}
+
+/// What was asked for, as the certificate says it.
+fn job(options: &Options, certificate: &Certificate, name: &str) -> Result<Job, Failure> {
+    let wrong = |field: &str, reason: String| Failure::from(InputError::new(name, reason).field(field));
+    let battery = &certificate.battery;
+    let pins = battery.limits.iter().find_map(|it| it.strip_prefix("pins: ")).unwrap_or_default();
+    let against = battery.claims.iter().any(|it| it == "version_equal");
+    if against != options.previous.is_some() {
+        return Err(Failure::Usage(match against {
+            true => format!("{name}: was made with an earlier certificate; name it with --previous"),
+            false => format!("--previous: {name} was made without one"),
+        }));
+    }
+    if battery.strata.iter().any(|(part, cases)| part == "captured" && *cases > 0) && options.data.is_none() {
+        return Err(Failure::Usage(format!("{name}: has a stratum of captured tensors; name their file with --data")));
+    }
+    let [train, infer] = certificate.kernels.each_ref().map(|it| &it.words);
+    let command = format!("lastbit verify {}", shell_words::quote(name));
+    super::fuzz::must_name([&options.train, &options.infer], [train, infer], name, command)?;
+    Ok(Job {
+        train: options.train.clone().unwrap_or_else(|| train.clone()),
+        infer: options.infer.clone().unwrap_or_else(|| infer.clone()),
+        battery: battery.name.parse().map_err(|reason| wrong("battery.name", reason))?,
+        seed: battery.seed,
+        pins: pins.parse().map_err(|reason| wrong("battery.limits", reason))?,
+        data: options.data.clone(),
+        against,
+    })
+}
+
+fn asked<'a>(options: &Options, certificate: &Certificate, ready: &'a Ready, jobs: usize) -> Result<Asked<'a>, Failure> {
+    let previous = options.previous.as_deref().map(Statement::load).transpose()?;
+    Ok(Asked {
+        work: &ready.work,
+        kernels: ready.kernels.clone(),
+        floor: certificate.power.mutants.floor,
+        waivers: certificate.waivers.clone(),
+        previous: previous.map(|it| it.predicate.lastbit),
+        jobs,
+    })
+}
+
+fn read_records(file: &Path) -> Result<impl Iterator<Item = Result<Record, String>> + use<>, Failure> {
+    let name = file.display().to_string();
+    let opened = File::open(file).map_err(|error| InputError::new(&*name, format!("cannot be read: {error}")))?;
+    Ok(BufReader::new(opened).lines().enumerate().map(move |(n, line)| {
+        let at = |reason: String| format!("{name}:{}: {reason}", n + 1);
+        let line = line.map_err(|error| at(format!("cannot be read: {error}")))?;
+        serde_json::from_str(&line).map_err(|error| at(format!("is no record: {error}")))
+    }))
+}
+
+/// Whether the certificate is what its records make.
+fn follows(options: &Options, certificate: &Certificate, ready: &Ready, file: &Path) -> Result<Result<(), String>, Failure> {
+    let asked = asked(options, certificate, ready, 0)?;
+    let again = build(&asked, read_records(file)?);
+    Ok(again.and_then(|again| {
+        same_content(certificate, &again.predicate.lastbit, false).map_err(|it| format!("it does not follow from its records: {it}"))
+    }))
+}
+
+/// Whether the counterexamples are what they are called.
+fn counterexamples(certificate: &Certificate) -> Step {
+    for it in &certificate.counterexamples {
+        if crate::certify::digest::sha256(&it.text) != it.sha256 {
+            return Err(format!("the counterexample {} is not the case that its digest is of", it.file));
+        }
+    }
+    Ok(format!("{} counterexamples have their digests", certificate.counterexamples.len()))
+}
+
+/// Runs some units, each beside its record: the first that disagrees.
+fn again(ready: &Ready, jobs: usize, units: &[u64], recorded: &[Option<Record>]) -> Result<Vec<Record>, String> {
+    let work = &ready.work;
+    let mut progress = Steps::new(units.len(), "units");
+    let mut made = Vec::new();
+    let mut result = Ok(());
+    ordered(
+        jobs,
+        |n| n >= units.len() as u64,
+        || work.scratch(),
+        |n, scratch| work.run(work.unit(units[n as usize]), scratch),
+        |n, record| {
+            progress.step("as recorded");
+            if let Some(then) = recorded.get(n as usize).and_then(Option::as_ref)
+                && *then != record
+            {
+                result = Err(disagreement(work.unit(units[n as usize]), then, &record));
+                return Flow::Stop;
+            }
+            made.push(record);
+            Flow::Continue
+        },
+    );
+    progress.finish();
+    result.map(|()| made)
+}
+
+fn disagreement(unit: Unit, then: &Record, now: &Record) -> String {
+    let what = match (then, now) {
+        (Record::Case(then), Record::Case(now)) if then.outputs != now.outputs => {
+            format!("its output bits have the digest {}, recorded is {}", now.outputs, then.outputs)
+        }
+        _ => {
+            let line = |it: &Record| crate::input_error::shorten(&serde_json::to_string(it).unwrap_or_default());
+            format!("it gives {}, recorded is {}", line(now), line(then))
+        }
+    };
+    match unit {
+        Unit::Case(part, index) => format!("the case `{} {index}` disagrees: {what}", part.name()),
+        Unit::Mutant(mutant) => format!("the planted fault {mutant} disagrees: {what}"),
+        Unit::Control(claim) => format!("the negative control of {claim} disagrees: {what}"),
+    }
+}
+
+fn sample(options: &Options, ready: &Ready, file: &Path) -> Result<Step, Failure> {
+    let work = &ready.work;
+    let mut cases: Vec<u64> = (0..work.units()).filter(|&n| matches!(work.unit(n), Unit::Case(..))).collect();
+    let count = ((cases.len() as f64 * options.sample).ceil() as usize).clamp(1, cases.len().max(1));
+    // What is drawn must not be known to whoever made the certificate.
+    let seed = options.sample_seed.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(0, |it| it.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
+    });
+    let mut source = Stream::new(seed, 0);
+    for n in 0..count.min(cases.len()) {
+        let other = n + source.below((cases.len() - n) as u64) as usize;
+        cases.swap(n, other);
+    }
+    cases.truncate(count);
+    cases.sort_unstable();
+    let mut recorded = Vec::new();
+    for (n, record) in read_records(file)?.enumerate() {
+        if cases.binary_search(&(n as u64)).is_ok() {
+            recorded.push(Some(record.map_err(Failure::Usage)?));
+        }
+    }
+    let pair = &work.battery.attention.pair;
+    let jobs = job_count(options.jobs, &[&pair.train, &pair.infer]);
+    note(&format!("--sample-seed {seed} draws the same sample"));
+    let total = work.units();
+    Ok(again(ready, jobs, &cases, &recorded).map(|made| {
+        format!("{} cases of {total} units run again (sample seed {seed}), all as recorded", made.len())
+    }))
+}
+
+fn everything(options: &Options, certificate: &Certificate, ready: &Ready, file: Option<&Path>) -> Result<Step, Failure> {
+    let recorded: Vec<Option<Record>> = match file {
+        Some(file) => read_records(file)?.map(|it| it.map(Some).map_err(Failure::Usage)).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
+    let pair = &ready.work.battery.attention.pair;
+    let jobs = job_count(options.jobs, &[&pair.train, &pair.infer]);
+    let units: Vec<u64> = (0..ready.work.units()).collect();
+    let made = match again(ready, jobs, &units, &recorded) {
+        Ok(made) => made,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let count = made.len();
+    let again = build(&asked(options, certificate, ready, jobs)?, made.into_iter().map(Ok)).map_err(Failure::Usage)?;
+    Ok(same_content(certificate, &again.predicate.lastbit, true)
+        .map(|()| format!("all {count} units run again, and the certificate made anew: the same, apart from where and when"))
+        .map_err(|it| format!("made anew it is another: {it}")))
+}
