@@ -119,8 +119,6 @@ fn cases(folder: &str) -> Vec<PathBuf> {
 const EXCEPTIONS: &[(&str, Option<CauseKind>)] = &[
     // A sink left out of `lse` alone: a f16 row sum over its 49 keys may be as far off.
     ("A-M17", Some(CauseKind::Precision)),
-    // A -0 read as NaN: it goes away with small values, as an overflow does.
-    ("D-M11", Some(CauseKind::Precision)),
 ];
 
 /// The smallest case of each planted fault is enough to tell its cause from outside.

@@ -8,6 +8,7 @@ use crate::subject::attention::cause::{Cause, CauseKind, Method};
 use crate::subject::attention::drive::element_index;
 use crate::subject::attention::select::fit_plans;
 use crate::subject::attention::{Case, Inputs, Problem};
+use crate::tensor::Tensor;
 
 /// Runs with one-hot values that one look may take; longer cases show several keys in one lane. Each costs what the case costs, and a
 /// shrunk case takes well under a millisecond.
@@ -52,6 +53,10 @@ pub(super) fn keys(looker: &mut Looker<'_>, run: &Run) -> Option<Cause> {
     Some(match finite(&wrong) {
         true => {
             let what = format!("{}: no arithmetic explains it, though the weights of its keys are right", results(run, &wrong));
+            seen(CauseKind::Semantics, Method::Keys, what)
+        }
+        false if too_small_to_overflow(&looked) => {
+            let what = format!("{}: no number on the way to it is too large for any format", results(run, &wrong));
             seen(CauseKind::Semantics, Method::Keys, what)
         }
         // The keys are right, and small values give finite results.
@@ -306,6 +311,19 @@ fn named_keys(problem: &Problem, inputs: &Inputs, packed: usize, unit: usize, ow
     let name = if unit == 1 { format!("key {first}") } else { format!("one of the keys {first} to {}", first + unit - 1) };
     let id = problem.sequences.get(n).map_or(0, |it| it.id);
     if u64::from(id) == own { name } else { format!("{name} of sequence {id}") }
+}
+
+/// Whether scores, their exponentials (also without the maximum taken off) and every sum stay inside f16.
+fn too_small_to_overflow(looked: &Looked) -> bool {
+    let (problem, inputs) = (&looked.case.problem, &looked.inputs);
+    let largest = |tensor: &Tensor| tensor.bits.iter().map(|&bits| tensor.dtype.to_f64(bits).abs()).fold(0.0, f64::max);
+    let scales = (0..problem.kv_heads()).map(|head| problem.kv_scales(head));
+    let (k_scale, v_scale) = scales.fold((1.0, 1.0), |(k, v), it| (f64::max(k, it.0.into()), f64::max(v, it.1.into())));
+    let scores = largest(&inputs.q) * largest(&inputs.k) * k_scale * f64::from(problem.d_qk);
+    let sinks = problem.sinks.iter().flatten().map(|sink| f64::from(sink.abs())).fold(0.0, f64::max);
+    let scores = scores * f64::from(problem.softmax_scale).max(1.0);
+    let sums = (problem.total_kv() + 1) as f64 * (largest(&inputs.v) * v_scale).max(1.0) * scores.max(sinks).exp();
+    problem.alibi_slopes.is_none() && sums < Dtype::F16.max_finite()
 }
 
 fn overflow(run: &Run, wrong: &Inaccuracy) -> Cause {
