@@ -5,8 +5,8 @@ use super::claim::Claim;
 use super::record::CaseRecord;
 use super::work::Work;
 use crate::subject::attention::battery::Part;
-use crate::subject::attention::{Anchor, Cache, Case, Data, TrainLayout};
 use crate::subject::attention::battery::space::{self, Row};
+use crate::subject::attention::{Anchor, Cache, Case, Data, TrainLayout};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages and blocks that lengths are looked at around, besides those of the kernels.
