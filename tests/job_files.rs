@@ -281,6 +281,20 @@ fn the_action_passes_on_what_it_was_asked_and_what_came_of_it() {
     assert!(last == 124 && log.contains("run this job again"), "{last}: {log}");
 }
 
+/// With the real lastbit: its options and its reports are those that the action asks for.
+#[test]
+fn the_action_certifies_and_reports() {
+    let folder = Folder::new();
+    let last =
+        act(&folder, env!("CARGO_BIN_EXE_lastbit"), &[("battery", "quick"), ("args", "--jobs 2"), ("unverifiable", "pass")]);
+    let read = |name: &str| fs::read_to_string(folder.path(name)).unwrap_or_default();
+    assert_eq!(last, 0, "{}", read("log"));
+    assert!(read("log").contains("lastbit: ") && !read("summary.md").is_empty(), "{}", read("log"));
+    for name in ["cert.json", "cert.cases.jsonl", "lastbit.html", "lastbit.xml", "lastbit.sarif"] {
+        assert!(!read(&format!("lastbit-report/{name}")).is_empty(), "{name}");
+    }
+}
+
 /// Each fuzz target of the crate is built for ClusterFuzzLite and OSS-Fuzz, with a corpus.
 #[test]
 fn clusterfuzzlite_builds_every_target() {

@@ -32,6 +32,13 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+def parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()[1])
+    except OSError:
+        return None
+
+
 def alone(lastbit: str, folder: Path, *words: str) -> subprocess.CompletedProcess:
     folder.mkdir()
     return subprocess.run([lastbit, *words], cwd=folder, capture_output=True, text=True)
@@ -80,9 +87,12 @@ esac"""
 
     def lose() -> None:
         pids.extend(map(int, wait(lambda: (mark / "pids").exists() and (mark / "pids").read_text()).split()))
-        raylet = int(Path(f"/proc/{pids[0]}/stat").read_text().rsplit(") ", 1)[1].split()[1])
+        raylet = parent(pids[0])
         assert "raylet" in Path(f"/proc/{raylet}/cmdline").read_text()
-        os.kill(raylet, signal.SIGKILL)
+        # As where the power goes: all of the node at once, its other workers too.
+        others = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        for pid in (raylet, *[pid for pid in others if parent(pid) == raylet]):
+            os.kill(pid, signal.SIGKILL)
 
     loser = threading.Thread(target=lose)
     loser.start()
