@@ -254,7 +254,7 @@ fn certificate(folder: &Folder) -> std::collections::BTreeMap<String, Vec<u8>> {
 fn shards_of_a_certification_are_one_certificate() {
     for (count, train) in [(7, "ref:aligned"), (3, "ref:aligned,softmax.block=16")] {
         let (one, many) = (Folder::new(), Folder::new());
-        [&one, &many].map(|it| std::fs::create_dir(it.path("result")).expect("a folder"));
+        [&one, &many].iter().for_each(|it| std::fs::create_dir(it.path("result")).expect("a folder"));
         let command = ["certify", "--battery", "quick", "--train", train];
         let whole = one.lastbit(&[&command[..], &["--out", "run", "-o", "result/cert.json"]].concat());
         shards(&many, count, &command);

@@ -29,6 +29,9 @@ pub enum Unit {
 /// The strata in which faults are looked for, in this order: kept cases would be the faults' own.
 const HUNTED: [Part; 4] = [Part::Random, Part::Splits, Part::Boundary, Part::Pairs];
 
+/// Where the fault is one that only long rows show.
+const HUNTED_LONG: [Part; 4] = [Part::Splits, Part::Random, Part::Boundary, Part::Pairs];
+
 /// Everything that a certificate needs to have been run, in a fixed order.
 pub struct Work {
     /// The cases.
@@ -95,7 +98,7 @@ impl Work {
             Unit::Case(part, index) => Record::Case(self.case(part, index, scratch)),
             Unit::Mutant(mutant) => {
                 let kernel = power::kernel(mutant);
-                let found = self.hunt([kernel.clone(), kernel].map(Implementation::reference), |record| {
+                let found = self.hunt([kernel.clone(), kernel].map(Implementation::reference), HUNTED, |record| {
                     record.failures.first().map(|(signature, _)| signature.clone())
                 });
                 Record::Mutant(HuntRecord { name: mutant.to_string(), ..found })
@@ -103,7 +106,8 @@ impl Work {
             Unit::Control(claim) => {
                 let disturbed = control(claim).expect("a claim that has a control");
                 // Two paths of one disturbed kernel: what is about one kernel shows on either.
-                let found = self.hunt([disturbed.clone(), disturbed], |record| {
+                let strata = if claim == Claim::SplitInvariant { HUNTED_LONG } else { HUNTED };
+                let found = self.hunt([disturbed.clone(), disturbed], strata, |record| {
                     let against = record.failures.iter().find(|(_, claims)| claims.iter().any(|it| it == claim.name()));
                     against.map(|(signature, _)| signature.clone())
                 });
@@ -113,17 +117,25 @@ impl Work {
     }
 
     fn case(&self, part: Part, index: u64, scratch: &mut Scratch) -> CaseRecord {
-        case_on(&self.battery, self.battery.attention(part), part, index, scratch)
-            .unwrap_or_else(|| CaseRecord { part: part.name().to_owned(), index, ..CaseRecord::default() })
+        case_on(&self.battery, self.battery.attention(part), part, index, scratch).unwrap_or_else(|| CaseRecord {
+            part: part.name().to_owned(),
+            index,
+            ..CaseRecord::default()
+        })
     }
 
     /// Runs the battery's cases on two kernels until one shows what is looked for.
-    fn hunt(&self, [train, infer]: [Implementation; 2], shows: impl Fn(&CaseRecord) -> Option<String>) -> HuntRecord {
+    fn hunt(
+        &self,
+        [train, infer]: [Implementation; 2],
+        strata: [Part; 4],
+        shows: impl Fn(&CaseRecord) -> Option<String>,
+    ) -> HuntRecord {
         let pair = Pair { train, infer, oracle: Mode::Enclosure, captured: None, witness: false };
         let battery = Battery::new(self.battery.size, self.battery.seed, &Attention::of(pair));
         let mut scratch = battery.attention.scratch();
         let mut cases = 0;
-        for part in HUNTED {
+        for part in strata {
             for index in 0..battery.cases(part) {
                 let Some(record) = case_on(&battery, battery.attention(part), part, index, &mut scratch) else { continue };
                 cases += 1;
