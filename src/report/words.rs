@@ -96,6 +96,20 @@ pub(super) fn distance_bin(n: usize, bins: usize) -> String {
     }
 }
 
+/// Bins of distances for a page: beyond 2^10 five doublings are one.
+pub(super) fn coarse_distances(counts: &[u64]) -> Vec<(String, u64)> {
+    const FINE: usize = 11;
+    const STEP: usize = 5;
+    let last = counts.len().saturating_sub(1);
+    let mut bins: Vec<(String, u64)> = (0..last.min(FINE)).map(|n| (distance_bin(n, counts.len()), counts[n])).collect();
+    for start in (FINE..last).step_by(STEP) {
+        let end = last.min(start + STEP);
+        bins.push((format!("over 2^{}, to 2^{}", start - 1, end - 1), counts[start..end].iter().sum()));
+    }
+    bins.extend(counts.last().map(|&n| (distance_bin(last, counts.len()), n)));
+    bins
+}
+
 /// Bins of lengths by their upper ends.
 pub(super) fn length_bin(before: Option<u32>, up_to: u32) -> String {
     let first = before.map_or(0, |end| end.saturating_add(1));
@@ -129,6 +143,10 @@ mod tests {
         assert_eq!(errors, ["up to ¼", "¼ to ½", "½ to 1", "1 to 2", "over 2"]);
         let distances: Vec<String> = (0..5).map(|n| distance_bin(n, 5)).collect();
         assert_eq!(distances, ["1", "2", "3 to 4", "5 to 8", "NaN, or another sign"]);
+        let coarse = coarse_distances(&[1; 20]);
+        let names: Vec<&str> = coarse[10..].iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["513 to 1,024", "over 2^10, to 2^15", "over 2^15, to 2^18", "NaN, or another sign"]);
+        assert_eq!(coarse.iter().map(|(_, n)| n).sum::<u64>(), 20);
         assert_eq!(distance_bin(70, 80), "2^69 to 2^70");
         assert_eq!([length_bin(None, 0), length_bin(Some(0), 1), length_bin(Some(2), 4)], ["0", "1", "3 to 4"]);
     }

@@ -130,6 +130,17 @@ fn each_cell_of_a_map_says_in_words_what_it_is() {
 }
 
 #[test]
+fn trees_stand_beside_those_they_are_compared_with() {
+    let mut it = fixture::failing().predicate.lastbit;
+    it.trees[0].of = "PV, prefill".into();
+    it.trees[1].of = "PV, decode".into();
+    let html = page(&fixture::finished(it));
+    let (part, rest) = html.split_once("<h3>PV, prefill, against PV, decode</h3>").unwrap().1.split_once("<h3>").unwrap();
+    assert!(part.contains("They part: ") && part.contains("Training") && part.contains("Inference"), "{part}");
+    assert!(rest.starts_with("QK over 8 dims</h3><p>Both sides add in the same order.</p>"), "{rest}");
+}
+
+#[test]
 fn a_page_keeps_its_size_whatever_is_put_in() {
     let mut it = fixture::failing().predicate.lastbit;
     it.counterexamples[0].text = "<".repeat(4 << 20);

@@ -1,6 +1,6 @@
 //! How far results lie from the true value, and the two sides from each other.
 
-use super::super::words::{at_most, count, distance_bin, error_bin, share};
+use super::super::words::{at_most, coarse_distances, count, error_bin, share};
 use super::Section;
 use super::bars::{Bar, histogram};
 use super::parts::facts;
@@ -22,11 +22,11 @@ fn shown(counts: &[u64]) -> usize {
     counts.iter().rev().skip(1).position(|&n| n > 0).map_or(1, |place| counts.len() - 1 - place)
 }
 
-fn bars(counts: &[u64], name: &dyn Fn(usize, usize) -> String, alarming: &dyn Fn(usize) -> bool) -> Vec<Bar> {
-    let last = counts.len().saturating_sub(1);
-    let shown = shown(counts);
-    let places = (0..counts.len()).filter(|&n| n < shown || (n == last && counts[n] > 0));
-    places.map(|n| Bar { name: name(n, counts.len()), count: counts[n], alarming: alarming(n) }).collect()
+fn bars(bins: &[(String, u64)], alarming: bool) -> Vec<Bar> {
+    let counts: Vec<u64> = bins.iter().map(|(_, n)| *n).collect();
+    let shown = shown(&counts);
+    let bins = bins.iter().enumerate().filter(|&(n, (_, count))| n < shown || (n + 1 == bins.len() && *count > 0));
+    bins.map(|(_, (name, count))| Bar { name: name.clone(), count: *count, alarming }).collect()
 }
 
 fn apart(results: &Results) -> Markup {
@@ -39,12 +39,14 @@ fn apart(results: &Results) -> Markup {
         } @else {
             p.large { b { (count(results.differing)) } " of " (count(results.compared)) " elements differ, "
                 (share(results.differing, results.compared)) "." }
-            (histogram("Distance of elements that differ", "ULP apart", "elements", &bars(&results.distances, &distance_bin, &|_| true), None))
+            (histogram("Distance of elements that differ", "ULP apart", "elements", &bars(&coarse_distances(&results.distances), true), None))
         }
     }
 }
 
 fn from_the_truth(results: &Results) -> Markup {
+    let errors = &results.errors;
+    let errors: Vec<(String, u64)> = errors.iter().enumerate().map(|(n, &count)| (error_bin(n, errors.len()), count)).collect();
     let off = results.above + results.below;
     let below = if off == 0 { 50.0 } else { 100.0 * results.below as f64 / off as f64 };
     html! {
@@ -55,7 +57,7 @@ fn from_the_truth(results: &Results) -> Markup {
             p.large { b { (share(results.correctly_rounded, results.judged)) } " of " (count(results.judged))
                 " elements are the correctly rounded true value." }
             (histogram(
-                "Error", "ULP from the true value", "elements", &bars(&results.errors, &error_bin, &|n| n + 1 == results.errors.len()),
+                "Error", "ULP from the true value", "elements", &bars(&errors, false),
                 Some((1, "\u{bd} ULP: up to here a result is the nearest to the true value"))
             ))
             @if off > 0 {

@@ -5,6 +5,7 @@ use super::Section;
 use super::parts::scroll;
 use crate::certify::certificate::{Certificate, LengthBin};
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 pub(super) fn section(it: &Certificate) -> Section {
     let bins = &it.coverage.lengths;
@@ -31,6 +32,15 @@ pub(super) fn section(it: &Certificate) -> Section {
         p { "By positions of a case's longest sequence. A line says which size is full there: a longer sequence needs one more of it." }
     };
     Section { id: "lengths", title: "Divergence against length", about, body }
+}
+
+/// Minimal cases by their positions, the shortest first; numbers of cases are those of the page.
+fn cases(it: &Certificate, within: impl Fn(u32) -> bool) -> BTreeMap<u32, Vec<usize>> {
+    let mut cases: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (place, case) in it.counterexamples.iter().enumerate().filter(|(_, case)| within(case.kv)) {
+        cases.entry(case.kv).or_default().push(place + 1);
+    }
+    cases
 }
 
 /// Sizes that are full within a bin, and those that are at its end.
@@ -70,10 +80,10 @@ fn table(it: &Certificate, bins: &[LengthBin]) -> Markup {
                         td.number { (count(bin.cases)) }
                         td.number { (count(bin.failed)) }
                         td.links {
-                            @for (place, case) in it.counterexamples.iter().enumerate().filter(|(_, case)| within(n, case.kv)) {
-                                a href={ "#case-" (place + 1) } aria-label={ "case " (place + 1) ", " (case.kv) " positions" } {
-                                    (count(case.kv.into()))
-                                } " "
+                            @for (kv, places) in cases(it, |kv| within(n, kv)) {
+                                a href={ "#case-" (places[0]) } aria-label={ "case " (places[0]) ", " (kv) " positions" } { (count(kv.into())) }
+                                @if places.len() > 1 { small { "\u{d7}" (places.len()) } }
+                                " "
                             }
                         }
                     }

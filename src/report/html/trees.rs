@@ -32,21 +32,34 @@ pub(super) fn section(it: &Certificate, room: &mut Room) -> Section {
 }
 
 fn all(trees: &[TreeText], room: &mut Room) -> Markup {
-    let mut subjects: Vec<&str> = Vec::new();
-    for tree in trees {
-        if !subjects.contains(&tree.of.as_str()) {
-            subjects.push(&tree.of);
-        }
-    }
     html! {
-        @if subjects.is_empty() { p.quiet { "The certificate has no trees." } }
-        @for (n, subject) in subjects.iter().enumerate() {
-            (pair(n, subject, &trees.iter().filter(|tree| tree.of == *subject).collect::<Vec<_>>(), room))
-        }
+        @if trees.is_empty() { p.quiet { "The certificate has no trees." } }
+        @for (n, sides) in pairs(trees).iter().enumerate() { (pair(n, sides, room)) }
     }
 }
 
-fn pair(n: usize, subject: &str, sides: &[&TreeText], room: &mut Room) -> Markup {
+/// Each tree of training beside that of inference of the same sum, or of the next that has none: prefill on one side and decode on the
+/// other are what a reader compares.
+fn pairs(trees: &[TreeText]) -> Vec<Vec<&TreeText>> {
+    let (mut infer, train): (Vec<&TreeText>, Vec<&TreeText>) = trees.iter().partition(|tree| tree.side == "infer");
+    let of_both: Vec<bool> = train.iter().map(|tree| infer.iter().any(|other| other.of == tree.of)).collect();
+    let mut pairs = Vec::new();
+    for (tree, has_its_own) in train.iter().zip(of_both) {
+        let other = infer
+            .iter()
+            .position(|other| if has_its_own { other.of == tree.of } else { train.iter().all(|tree| tree.of != other.of) });
+        pairs.push(std::iter::once(*tree).chain(other.map(|place| infer.remove(place))).collect());
+    }
+    pairs.extend(infer.into_iter().map(|tree| vec![tree]));
+    pairs
+}
+
+fn pair(n: usize, sides: &[&TreeText], room: &mut Room) -> Markup {
+    let subject = match sides {
+        [first, second] if first.of != second.of => format!("{}, against {}", first.of, second.of),
+        [first, ..] => first.of.clone(),
+        [] => String::new(),
+    };
     let trees: Vec<Result<Tree, String>> = sides.iter().map(|side| read(&side.tree)).collect();
     let difference = match &trees[..] {
         [Ok(first), Ok(second)] => Some(first.canonical().first_difference(&second.canonical())),
