@@ -113,8 +113,11 @@ impl Work {
     }
 
     fn case(&self, part: Part, index: u64, scratch: &mut Scratch) -> CaseRecord {
-        case_on(&self.battery, self.battery.attention(part), part, index, scratch)
-            .unwrap_or_else(|| CaseRecord { part: part.name().to_owned(), index, ..CaseRecord::default() })
+        case_on(&self.battery, self.battery.attention(part), part, index, scratch).unwrap_or_else(|| CaseRecord {
+            part: part.name().to_owned(),
+            index,
+            ..CaseRecord::default()
+        })
     }
 
     /// Runs the battery's cases on two kernels until one shows what is looked for.

@@ -190,7 +190,13 @@ fn describe(out: &mut String, found: Option<&Smallest>, both: &Pair, words: [&st
         return Ok(());
     };
     let (part, index) = it.from;
-    let _ = writeln!(out, "smallest changed case, of `{} {index}`, on the {} path:\n  {}", part.name(), it.path, show::summary(&it.trial.case));
+    let _ = writeln!(
+        out,
+        "smallest changed case, of `{} {index}`, on the {} path:\n  {}",
+        part.name(),
+        it.path,
+        show::summary(&it.trial.case)
+    );
     differences(out, &it.difference);
     // Old in training, new in inference: the file is a case like any other.
     let checks = Checks::Only { oracle: false, pair: true, relation: None };
@@ -200,7 +206,11 @@ fn describe(out: &mut String, found: Option<&Smallest>, both: &Pair, words: [&st
     write_whole(&options.save, &text::print(&file::file(comment, both, &trial, verdict.headline())))?;
     let [old, new] = words.map(shell_words::quote);
     let saved = options.save.display().to_string();
-    let _ = writeln!(out, "  saved as {saved}\n  lastbit compare --kernel {old} --kernel {new} --case {}", shell_words::quote(&saved));
+    let _ = writeln!(
+        out,
+        "  saved as {saved}\n  lastbit compare --kernel {old} --kernel {new} --case {}",
+        shell_words::quote(&saved)
+    );
     Ok(())
 }
 
@@ -259,14 +269,21 @@ fn certificates(options: &Options, paths: [&PathBuf; 2], consent: Consent) -> Re
         let _ = writeln!(out, "{:18} {word:8} {then} -> {}", now.claim, now.status);
     }
     out.push('\n');
-    let key = |it: &Certificate| (it.battery.name.clone(), it.battery.version, it.battery.seed, it.battery.strata.clone(), it.battery.limits.clone());
+    let key = |it: &Certificate| {
+        (it.battery.name.clone(), it.battery.version, it.battery.seed, it.battery.strata.clone(), it.battery.limits.clone())
+    };
     if key(&old) != key(&new) {
-        out.push_str("their batteries are not the same cases: strata cannot be compared; certify both with one battery and seed\n");
+        out.push_str(
+            "their batteries are not the same cases: strata cannot be compared; certify both with one battery and seed\n",
+        );
         print(&out)?;
         return Ok(exit_code::UNDECIDED);
     }
     let changed_claims = new.claims.iter().any(|now| {
-        old.claims.iter().find(|it| it.claim == now.claim).is_none_or(|then| then.status != now.status && now.status != Status::Pass)
+        old.claims
+            .iter()
+            .find(|it| it.claim == now.claim)
+            .is_none_or(|then| then.status != now.status && now.status != Status::Pass)
     });
     let code = match records(paths)? {
         Some(changes) => {
@@ -299,9 +316,9 @@ fn cases(path: &FilePath) -> Result<impl Iterator<Item = Result<CaseRecord, Fail
     let lines = BufReader::new(opened).lines().enumerate();
     Ok(lines.filter_map(move |(n, line)| {
         let wrong = |reason: String| Failure::from(InputError::new(&*name, reason).line(n + 1));
-        let record = line.map_err(|error| wrong(format!("cannot be read: {error}"))).and_then(|line| {
-            serde_json::from_str(&line).map_err(|error| wrong(format!("is no record: {error}")))
-        });
+        let record = line
+            .map_err(|error| wrong(format!("cannot be read: {error}")))
+            .and_then(|line| serde_json::from_str(&line).map_err(|error| wrong(format!("is no record: {error}"))));
         match record {
             Ok(Record::Case(record)) => Some(Ok(record)),
             Ok(_) => None,
@@ -334,7 +351,8 @@ fn small(
     let ([old_train, old_infer], [new_train, new_infer]) = (words(old), words(new));
     if [&old_train, &old_infer, &new_train, &new_infer].iter().any(|it| !it.starts_with("ref:")) {
         let first = changes.changed.iter().map(|(part, index)| format!("{} {index}", part.name())).take(8);
-        let _ = writeln!(out, "changed cases: {} ...; --kernel A --kernel B makes one small", first.collect::<Vec<_>>().join(", "));
+        let _ =
+            writeln!(out, "changed cases: {} ...; --kernel A --kernel B makes one small", first.collect::<Vec<_>>().join(", "));
         return Ok(());
     }
     let pair = |train: &str, infer: &str| -> Result<Pair, Failure> {

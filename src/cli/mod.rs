@@ -28,8 +28,8 @@ mod show;
 mod shrink;
 mod statistics_text;
 mod until;
-mod verify;
 mod verdict_line;
+mod verify;
 
 use crate::exit_code;
 use crate::external::name::{self, Consent};

@@ -113,7 +113,10 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
     hold!(intact(&statement).map(|()| format!("seal and digest hold: {}", certificate.digest)));
     let own = env!("CARGO_PKG_VERSION");
     if certificate.lastbit != own {
-        return Err(Failure::Usage(format!("{}: was made by lastbit {}; this is {own}: use that one", report.name, certificate.lastbit)));
+        return Err(Failure::Usage(format!(
+            "{}: was made by lastbit {}; this is {own}: use that one",
+            report.name, certificate.lastbit
+        )));
     }
     let today = waiver::now();
     if let Some(it) = certificate.waivers.iter().find(|it| *it.until < today[..10]) {
@@ -131,7 +134,10 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
     let file = records_file(&options.certificate);
     let there = file.is_file();
     if there {
-        hold!(follows(options, certificate, &ready, &file)?.map(|()| format!("its claims follow from the records in {}", file.display())));
+        hold!(
+            follows(options, certificate, &ready, &file)?
+                .map(|()| format!("its claims follow from the records in {}", file.display()))
+        );
     } else if !options.all {
         return Err(Failure::Usage(format!(
             "{}: is not there: a sample is compared with the records that stand beside a certificate; --all does without",
@@ -212,7 +218,8 @@ fn follows(options: &Options, certificate: &Certificate, ready: &Ready, file: &P
     let asked = asked(options, certificate, ready, 0)?;
     let again = build(&asked, read_records(file)?);
     Ok(again.and_then(|again| {
-        same_content(certificate, &again.predicate.lastbit, false).map_err(|it| format!("it does not follow from its records: {it}"))
+        same_content(certificate, &again.predicate.lastbit, false)
+            .map_err(|it| format!("it does not follow from its records: {it}"))
     }))
 }
 
@@ -296,9 +303,8 @@ fn sample(options: &Options, ready: &Ready, file: &Path) -> Result<Step, Failure
     let jobs = job_count(options.jobs, &[&pair.train, &pair.infer]);
     note(&format!("--sample-seed {seed} draws the same sample"));
     let total = work.units();
-    Ok(again(ready, jobs, &cases, &recorded).map(|made| {
-        format!("{} cases of {total} units run again (sample seed {seed}), all as recorded", made.len())
-    }))
+    Ok(again(ready, jobs, &cases, &recorded)
+        .map(|made| format!("{} cases of {total} units run again (sample seed {seed}), all as recorded", made.len())))
 }
 
 fn everything(options: &Options, certificate: &Certificate, ready: &Ready, file: Option<&Path>) -> Result<Step, Failure> {
