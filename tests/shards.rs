@@ -253,7 +253,9 @@ fn certificate(folder: &Folder) -> std::collections::BTreeMap<String, Vec<u8>> {
 #[test]
 fn shards_of_a_certification_are_one_certificate() {
     let (one, many) = (Folder::new(), Folder::new());
-    [&one, &many].map(|it| std::fs::create_dir(it.path("result")).expect("a folder"));
+    for folder in [&one, &many] {
+        std::fs::create_dir(folder.path("result")).expect("a folder");
+    }
     let command = ["certify", "--battery", "quick", "--train", "ref:aligned,softmax.block=16"];
     let whole = one.lastbit(&[&command[..], &["--out", "run", "-o", "result/cert.json"]].concat());
     shards(&many, 7, &command);

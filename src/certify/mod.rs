@@ -19,3 +19,6 @@ mod trees;
 pub mod verify;
 pub mod waiver;
 pub mod work;
+
+#[cfg(test)]
+mod tests;

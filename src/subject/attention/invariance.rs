@@ -4,7 +4,7 @@
 //! Bits are looked at twice: rows that differ under equal recipes end the work ([`Broken`]); and where a promise ends, the smallest
 //! case in which it does is run with other values until its bits differ too.
 
-mod digest;
+pub(crate) mod digest;
 
 use super::check::{Pair, Scratch};
 use super::draw::Profile;

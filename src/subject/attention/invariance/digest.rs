@@ -13,7 +13,7 @@ use crate::subject::attention::reference::{Reference, facts};
 use std::sync::Arc;
 
 /// The recipes of a kernel in its reference form; `None` where it has none.
-pub(super) fn kernel(of: &Implementation) -> Option<Implementation> {
+pub(crate) fn kernel(of: &Implementation) -> Option<Implementation> {
     let reference = of.reference.clone()?;
     Some(Implementation { kernel: Arc::new(Digests(reference.clone())), reference: Some(reference), source: None })
 }
