@@ -151,7 +151,7 @@ fn another_kernel_than_the_certified_one_is_refused() {
     // Named so in the certificate, with the digests of the other.
     let swapped = forged(|it| it.predicate.lastbit.kernels[1].words = "ref:aligned".into());
     let reason = refusal(&swapped, &[]);
-    assert!(reason.contains("infer kernel is not the one") && reason.contains("contract.numerics"), "{reason}");
+    assert!(reason.contains("infer kernel is not the one") && reason.contains("softmax.block=16"), "{reason}");
 }
 
 #[test]

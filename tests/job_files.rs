@@ -310,7 +310,8 @@ fn clusterfuzzlite_builds_every_target() {
         .map(|entry| format!("fuzz_targets/{}", entry.expect("an entry").file_name().display()))
         .collect();
     let mut named: Vec<String> = targets.iter().map(|(_, path)| path.clone()).collect();
-    (sources.sort(), named.sort());
+    sources.sort();
+    named.sort();
     assert_eq!(sources, named, "build.sh takes one target for each source");
 
     let project = yaml(".clusterfuzzlite/project.yaml");

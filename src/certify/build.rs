@@ -279,7 +279,7 @@ impl Sums {
         made.dedup_by(|b, a| {
             let same = a.sha256 == b.sha256;
             if same {
-                a.claims.extend(b.claims.drain(..));
+                a.claims.append(&mut b.claims);
             }
             same
         });

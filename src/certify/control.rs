@@ -68,7 +68,7 @@ impl Disturbed {
             Claim::Repeatable => call % 2 == 1,
             Claim::BatchInvariant | Claim::PositionInvariant => facts.sequences > 1,
             Claim::PaddingInvariant => facts.padded,
-            Claim::PageInvariant => facts.page > 0 && facts.page % 2 == 0,
+            Claim::PageInvariant => facts.page > 0 && facts.page.is_multiple_of(2),
             Claim::ChunkInvariant => facts.one_row,
             Claim::PrefixInvariant => facts.hit,
             Claim::SplitInvariant => facts.sequences >= 16 && facts.long,

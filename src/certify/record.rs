@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "nearly all are cases")]
 pub enum Record {
     /// A case of a stratum.
     Case(CaseRecord),

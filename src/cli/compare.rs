@@ -361,11 +361,7 @@ fn small(
     };
     let (then, now) = (pair(&old_train, &old_infer)?, pair(&new_train, &new_infer)?);
     let pins = new.battery.limits.iter().find_map(|it| it.strip_prefix("pins: ")).unwrap_or_default();
-    let common = Attention {
-        pair: now.clone(),
-        profile: Profile::Mixed,
-        pins: pins.parse().map_err(|reason| Failure::Usage(format!("{reason}")))?,
-    };
+    let common = Attention { pair: now.clone(), profile: Profile::Mixed, pins: pins.parse().map_err(Failure::Usage)? };
     let size = new.battery.name.parse().map_err(Failure::Usage)?;
     let battery = Battery::new(size, new.battery.seed, &common);
     let Some(found) = smallest(&then, &now, &battery, &changes.changed) else {

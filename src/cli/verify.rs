@@ -1,7 +1,7 @@
 //! `lastbit verify`: whether a certificate holds.
 
 use super::certify::job::{Job, Ready};
-use super::certify::written::records_file;
+use super::certify::written::{records_file, signature_file};
 use super::progress::Steps;
 use super::{Failure, job_count, note, print};
 use crate::certify::build::{Asked, build};
@@ -149,7 +149,7 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
 }
 
 fn signature(options: &Options, bytes: &[u8]) -> Result<Step, Failure> {
-    let file = options.certificate.with_added_extension("sig");
+    let file = signature_file(&options.certificate);
     if !file.exists() {
         return match &options.signer {
             Some(_) => Ok(Err(format!("it is not signed: there is no {}", file.display()))),

@@ -151,7 +151,8 @@ impl Journal {
         now.0.push(("shard".into(), shard.to_string()));
         let mut then = Configuration(state.configuration.clone().into_iter().collect());
         then.0.push(("shard".into(), state.shard.clone()));
-        if let Some((field, before, now)) = then.difference(&now) {
+        // In the order of what is asked: a seed comes before the digest that it changes.
+        if let Some((field, now, before)) = now.difference(&then) {
             return Err(Failure::Usage(format!(
                 "{file}: {field}: the run has {before}, --resume asks for {now}; give what the run has, or leave out --resume to begin anew"
             )));
@@ -238,7 +239,7 @@ pub(in crate::cli) fn records(
 ) -> Result<impl Iterator<Item = Result<Record, String>>, Failure> {
     let path = folder.join(VERDICTS);
     let file = path.display().to_string();
-    let shard: Shard = state.shard.parse().map_err(|reason| InputError::new(&*file, format!("{reason}")).field("shard"))?;
+    let shard: Shard = state.shard.parse().map_err(|reason: String| InputError::new(&*file, reason).field("shard"))?;
     let opened = File::open(&path).map_err(|error| InputError::new(&*file, format!("cannot be read: {error}")))?;
     let lines = BufReader::new(opened.take(state.bytes)).lines();
     Ok(lines.enumerate().map(move |(n, line)| {

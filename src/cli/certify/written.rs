@@ -134,7 +134,7 @@ pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
     }
     write_whole(&records_file(output), &lines)?;
     write_whole(output, &text)?;
-    let signature = output.with_added_extension("sig");
+    let signature = signature_file(output);
     match &terms.key {
         Some(key) => write_whole(&signature, &key.sign(text.as_bytes())?)?,
         // One of an earlier certificate would not be its own.
@@ -153,6 +153,13 @@ pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
 /// The records beside a certificate: what a sample of `verify` is drawn from.
 pub(in crate::cli) fn records_file(certificate: &Path) -> PathBuf {
     certificate.with_extension("cases.jsonl")
+}
+
+/// The signature beside a certificate, where `ssh-keygen -Y sign` puts it too.
+pub(in crate::cli) fn signature_file(certificate: &Path) -> PathBuf {
+    let mut name = certificate.as_os_str().to_owned();
+    name.push(".sig");
+    name.into()
 }
 
 /// The exit code of a certificate.

@@ -54,7 +54,7 @@ pub(super) fn run(
     job.infer = infer.unwrap_or(job.infer);
     let loaded = terms.load(job.battery)?;
     let mut ready = job.ready(consent)?;
-    if let Some((field, then, now)) = first.part.configuration.difference(&ready.configuration()) {
+    if let Some((field, now, then)) = ready.configuration().difference(&first.part.configuration) {
         return Err(Failure::Usage(format!(
             "{file}: {field}: the shards have {then}, here it is {now}; join them with the kernels and the lastbit that ran them"
         )));

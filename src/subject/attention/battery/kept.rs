@@ -98,7 +98,8 @@ mod tests {
             }
         }
         let mut listed: Vec<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
-        (there.sort(), listed.sort());
+        there.sort();
+        listed.sort();
         assert_eq!(listed, there);
         assert_eq!(kept().len(), FILES.len() + Mutant::ALL.len());
     }

@@ -228,6 +228,7 @@ impl<'a> Steps<'a> {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of key ranges, of which there may be one")]
 mod tests {
     use super::super::{Answer, Mode, Oracle};
     use super::{Reference as Against, Steps};

@@ -241,11 +241,11 @@ mod tests {
             let tables: Vec<(Vec<usize>, Vec<bool>)> = (0..rules)
                 .map(|rule| {
                     let key = mix(mix(seed, 7), rule);
-                    let mut knobs: Vec<usize> = (0..6).filter(|&n| mix(key, n as u64) % 2 == 0).take(4).collect();
+                    let mut knobs: Vec<usize> = (0..6).filter(|&n| mix(key, n as u64).is_multiple_of(2)).take(4).collect();
                     knobs.extend(knobs.is_empty().then_some(5));
                     let size: usize = knobs.iter().map(|&knob| sizes[knob]).product();
                     // Never all of them.
-                    let table = (0..size).map(|at| at > 0 && mix(key, 100 + at as u64) % 3 == 0).collect();
+                    let table = (0..size).map(|at| at > 0 && mix(key, 100 + at as u64).is_multiple_of(3)).collect();
                     (knobs, table)
                 })
                 .collect();

@@ -125,7 +125,7 @@ fn beyond_what_a_kernel_declares_it_is_not_asked() {
     let [Finding::Skipped { reason }] = &verdict.findings[..] else { panic!("{verdict:?}") };
     assert!(reason.starts_with("infer: contiguous calls"), "{reason}");
     assert_eq!((calls.load(Ordering::Relaxed), verdict.compared), (0, 0));
-    assert_eq!(pair.scope().outside(&case()).is_some(), true);
+    assert!(pair.scope().outside(&case()).is_some());
     // In a turn, relations that lead there are left out, and said.
     let mut paged = case();
     paged.infer.cache = Cache::Paged { page: 2, spare: 0, shuffle: 0, recycled: false };
