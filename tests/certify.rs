@@ -254,6 +254,13 @@ fn two_certificates_are_compared_by_claim_and_stratum() {
 }
 
 #[test]
+fn a_certificate_that_could_not_be_written_is_not_begun() {
+    let folder = Folder::new();
+    let output = folder.lastbit(&["certify", "--battery", "release", "-o", "nowhere/cert.json"]);
+    assert!(code(&output) == 2 && stderr(&output).contains("there is no folder nowhere"), "{}", stderr(&output));
+}
+
+#[test]
 fn waivers_are_needed_named_and_end() {
     let folder = copy();
     let waive = |claim: &str| {

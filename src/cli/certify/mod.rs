@@ -73,6 +73,7 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         against: options.terms.previous.is_some(),
     };
     // Before hours are spent on what they are for.
+    written::must_have_folder(&options.output)?;
     let terms = options.terms.load(job.battery)?;
     let ready = job.ready(consent)?;
     let shard = options.shard.unwrap_or(Shard::WHOLE);

@@ -95,6 +95,30 @@ fn processor() -> String {
     model.map_or("unknown".to_owned(), |line| line.trim_start_matches([' ', '\t', ':']).to_owned())
 }
 
+/// The folder of a certificate.
+fn folder_of(output: &Path) -> PathBuf {
+    match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Whether a certificate can be put there at all: asked before hours are spent on it.
+///
+/// # Errors
+/// There is no such folder.
+pub(in crate::cli) fn must_have_folder(output: &Path) -> Result<(), Failure> {
+    let folder = folder_of(output);
+    match folder.is_dir() {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "--output {}: there is no folder {}; make it, or name another",
+            output.display(),
+            folder.display()
+        ))),
+    }
+}
+
 /// Makes the certificate of all records, writes it with what belongs beside it, and prints it.
 ///
 /// # Errors
@@ -114,10 +138,7 @@ pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
     let statement = build(&asked, records()?).map_err(Failure::Usage)?.with_environment(environment);
     let certificate = &statement.predicate.lastbit;
     let text = statement.print();
-    let folder = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
+    let folder = folder_of(output);
     if !certificate.counterexamples.is_empty() {
         let cases = folder.join(FOLDER);
         std::fs::create_dir_all(&cases)

@@ -52,6 +52,7 @@ pub(super) fn run(
     // However they are spelled now: the configuration says whether they are the same.
     job.train = train.unwrap_or(job.train);
     job.infer = infer.unwrap_or(job.infer);
+    written::must_have_folder(output)?;
     let loaded = terms.load(job.battery)?;
     let mut ready = job.ready(consent)?;
     if let Some((field, now, then)) = ready.configuration().difference(&first.part.configuration) {
