@@ -92,7 +92,7 @@ impl Claim {
             Claim::ChunkInvariant => &[Axis::Chunk, Axis::Recompute],
             Claim::PrefixInvariant => &[Axis::Prefix, Axis::PrefixStability],
             // A kernel's own knobs: split counts among them.
-            Claim::SplitInvariant => &[Axis::Company, Axis::PrefixStability, Axis::Knob],
+            Claim::SplitInvariant => &[Axis::Company, Axis::PrefixStability, Axis::Ranks, Axis::Knob],
             Claim::ParallelInvariant => &[Axis::Ranks],
             Claim::TrainEqInfer | Claim::Accurate | Claim::RejectsOrCorrect | Claim::VersionEqual => &[],
         }

@@ -34,7 +34,7 @@ pub enum RelationSet {
     /// Every kind that fits the case, once for each path, and every knob of the kernels.
     Every,
     /// What launchers choose the number of KV splits by, while the row's own step stays as it is: requests of one row beside it, fewer keys
-    /// after it, and the kernels' knobs that are named for splits.
+    /// after it, its heads on several ranks, and the kernels' knobs that are named for splits.
     Splits,
 }
 

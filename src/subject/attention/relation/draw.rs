@@ -55,7 +55,11 @@ pub fn splits(case: &Case, source: &mut dyn Source) -> Vec<SidedRelation> {
     // With a few heads each, sixty requests are more than a device has processors.
     let crowds = [1, 30, 60].map(|count| Relation::Neighbour { q: 1, kv: 1 + source.below(8) as u32, count });
     let sided = |relation: Relation| Path::BOTH.map(|path| SidedRelation { path, relation: relation.clone() });
-    crowds.into_iter().chain(stability).flat_map(sided).filter(|it| it.apply(case).is_some()).collect()
+    let mut drawn: Vec<SidedRelation> = crowds.into_iter().chain(stability).flat_map(sided).collect();
+    drawn.retain(|it| it.apply(case).is_some());
+    // A rule that looks at the heads of the call sees those of the rank.
+    drawn.extend(Path::BOTH.into_iter().filter_map(|path| draw((path, draw_head_ranks), case, source)));
+    drawn
 }
 
 /// Every relation of one axis that fits the case, on both paths.

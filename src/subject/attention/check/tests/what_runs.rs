@@ -40,7 +40,10 @@ fn one_thing_alone() {
         assert_eq!(taken(&calls), runs, "{checks:?}");
         assert_eq!(verdict.relations, u64::from(related != [0, 0]), "{checks:?}");
         // What belongs to a campaign's case alone.
-        let plain = Verdict { compared, accuracy: verdict.accuracy, related, relations: verdict.relations, ..Verdict::default() };
+        let along: [u64; 2] = verdict.along.values().fold([0; 2], |sum, it| [sum[0] + it[0], sum[1] + it[1]]);
+        assert_eq!(along, [related[0] + related[1], 0], "{checks:?}");
+        let (accuracy, relations, along) = (verdict.accuracy, verdict.relations, verdict.along.clone());
+        let plain = Verdict { compared, accuracy, related, relations, along, ..Verdict::default() };
         assert_eq!(verdict, plain, "{checks:?}");
     }
 }
