@@ -68,9 +68,14 @@ fn a_certificate_verifies_by_its_file_its_signature_and_a_sample() {
     let verified = FAILING.lastbit(&["verify", "cert.json", "--signer", &signer, "--sample", "3%", "--sample-seed", "7"]);
     let text = stdout(&verified);
     assert_eq!(code(&verified), 0, "{text}{}", stderr(&verified));
-    for line in
-        ["signed by SHA256:", "seal and digest hold", "derived again, the same", "follow from the records", "all as recorded"]
-    {
+    for line in [
+        "signed by SHA256:",
+        "seal and digest hold",
+        "derived again, the same",
+        "follow from the records",
+        "and fail again",
+        "all as recorded",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
     // OpenSSH reads the signature too, where it is installed.
@@ -136,6 +141,12 @@ fn a_forged_certificate_is_refused_for_what_was_changed() {
     assert!(reason.contains("does not follow from its records") && reason.contains("claims.0.status"), "{reason}");
     let battery = forged(|it| it.predicate.lastbit.battery.strata[4].1 = 1);
     assert!(refusal(&battery, &[]).starts_with("the battery is not the one that is derived again: strata.4.1"));
+    let example = forged(|it| {
+        let example = &mut it.predicate.lastbit.counterexamples[0];
+        example.text = std::fs::read_to_string(binary::repository("corpora/seeds/attention/no-keys.case")).expect("a case");
+        example.sha256 = lastbit::certify::digest::sha256(&example.text);
+    });
+    assert!(refusal(&example, &[]).contains("does not show"));
     let claims = forged(|it| {
         it.predicate.lastbit.battery.claims.remove(0);
         it.predicate.lastbit.claims.remove(0);
@@ -186,11 +197,15 @@ fn a_killed_certification_goes_on_to_the_same_certificate() {
     assert_eq!(code(&made), 0, "{}{}", stdout(&made), stderr(&made));
     assert!(stdout(&made).ends_with("lastbit: 12 claims, 12 PASS\n"), "{}", stdout(&made));
     let command = ["certify", "--battery", "quick", "--jobs", "1", "-o", "cert.json", "--resume"];
+    let done = || {
+        let text = std::fs::read_to_string(killed.path("lastbit.certify/checkpoint.json")).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).ok().and_then(|it| it["done"].as_u64()).unwrap_or(0)
+    };
     for _ in 0..2 {
         let mut run = killed.command(&command).stdout(std::process::Stdio::null()).spawn().expect("started");
-        let begun = std::fs::metadata(killed.path("lastbit.certify/verdicts.jsonl")).map_or(0, |it| it.len());
-        // Until it has written more records than there were.
-        while std::fs::metadata(killed.path("lastbit.certify/verdicts.jsonl")).map_or(0, |it| it.len()) <= begun {
+        let begun = done();
+        // Until it has come further than where it began.
+        while done() <= begun {
             assert!(run.try_wait().expect("a state").is_none(), "it ended before it was killed");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -198,8 +213,10 @@ fn a_killed_certification_goes_on_to_the_same_certificate() {
         run.wait().expect("ended");
         assert!(!killed.path("cert.json").exists());
     }
+    let kept = format!("resuming after {} units", done());
+    assert!(done() > 0);
     let again = killed.lastbit(&command);
-    assert!(stderr(&again).contains("resuming after"), "{}", stderr(&again));
+    assert!(stderr(&again).contains(&kept), "{}", stderr(&again));
     assert_eq!((code(&again), stdout(&again)), (0, stdout(&made)));
     let bare = |folder: &Folder| {
         let mut it = read(&folder.path("cert.json"));
@@ -249,6 +266,15 @@ fn two_certificates_are_compared_by_claim_and_stratum() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Half of the records, or another certificate's, compare nothing.
+    let text = std::fs::read_to_string(new.path("new.cases.jsonl")).expect("text");
+    std::fs::write(
+        new.path("new.cases.jsonl"),
+        &text[..text.len() / 2 - text[..text.len() / 2].lines().last().map_or(0, str::len)],
+    )
+    .expect("written");
+    let half = new.lastbit(&["compare", "new.json", "new.json"]);
+    assert!(code(&half) == 2 && stderr(&half).contains("not those of the certificate beside it"), "{}", stderr(&half));
     let same = new.lastbit(&["compare", &cert, &cert]);
     assert!(code(&same) == 0 && stdout(&same).contains("the same output bits in each"), "{}", stdout(&same));
 }

@@ -74,6 +74,14 @@ pub struct BatteryText {
     pub sha256: String,
 }
 
+impl BatteryText {
+    /// Whether both have the same cases: then strata can be compared, index by index.
+    pub fn has_cases_of(&self, other: &BatteryText) -> bool {
+        let cases = |it: &BatteryText| (it.name.clone(), it.version, it.seed, it.strata.clone(), it.limits.clone());
+        cases(self) == cases(other)
+    }
+}
+
 /// A kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -108,6 +108,8 @@ impl Claim {
     pub fn against(finding: &Finding, part: Part) -> Vec<Claim> {
         match finding {
             Finding::Mismatch(_) => vec![Claim::TrainEqInfer],
+            // What a kernel declares that it does not do, it may refuse, and claims nothing else of.
+            Finding::Inaccurate(_) if part == Part::Outside => vec![Claim::RejectsOrCorrect],
             // An answer that is wrong was no refusal.
             Finding::Inaccurate(_) => vec![Claim::Accurate, Claim::RejectsOrCorrect],
             Finding::Fault { .. } => vec![Claim::RejectsOrCorrect],

@@ -1,6 +1,8 @@
 //! Two versions side by side: which cases gave other bits, and the smallest of them.
 
+use super::certificate::{Certificate, StratumResult};
 use super::claim::Claim;
+use super::digest::Lines;
 use super::record::CaseRecord;
 use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
 use crate::number::Dtype;
@@ -39,6 +41,23 @@ pub struct Changes {
     pub worst: [f64; 2],
     /// The changed cases.
     pub changed: Vec<(Part, u64)>,
+}
+
+/// Digests of the outputs of each stratum, as a certificate has them.
+#[derive(Default)]
+pub struct OutputsOfStrata(BTreeMap<String, Lines>);
+
+impl OutputsOfStrata {
+    /// Takes the next case in.
+    pub fn add(&mut self, record: &CaseRecord) {
+        self.0.entry(record.part.clone()).or_default().add(&record.outputs);
+    }
+
+    /// The first stratum of a certificate whose outputs are others, or are not there.
+    pub fn differs_from<'c>(&self, certificate: &'c Certificate) -> Option<&'c str> {
+        let same = |it: &&StratumResult| self.0.get(&it.name).is_some_and(|lines| lines.so_far() == it.outputs);
+        certificate.strata.iter().find(|it| !same(it)).map(|it| it.name.as_str())
+    }
 }
 
 impl Changes {

@@ -1,7 +1,8 @@
 //! A certificate as others read it: an in-toto Statement (v1) whose predicate is the public test-result one, with what this crate has to
 //! say under `lastbit`. Readers of that predicate skip fields that they do not know (in-toto attestation, "Parsing rules").
 
-use super::certificate::Certificate;
+use super::certificate::{Certificate, ClaimResult, Environment, KernelText, Status};
+use super::digest::of_json;
 use crate::input_error::InputError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -89,4 +90,77 @@ pub enum Outcome {
     Passed,
     Warned,
     Failed,
+}
+
+impl Statement {
+    /// The statement of a certificate, sealed.
+    pub fn new(certificate: Certificate) -> Statement {
+        let names = |keep: fn(&ClaimResult) -> bool| {
+            certificate.claims.iter().filter(|it| keep(it)).map(|it| it.claim.clone()).collect::<Vec<_>>()
+        };
+        let passed = names(|it| it.status == Status::Pass);
+        let failed = names(|it| it.status == Status::Fail && it.waived.is_none());
+        let warned = names(|it| it.status == Status::Unverifiable || it.status == Status::Fail && it.waived.is_some());
+        let result = match (failed.is_empty(), warned.is_empty()) {
+            (false, _) => Outcome::Failed,
+            (true, false) => Outcome::Warned,
+            (true, true) => Outcome::Passed,
+        };
+        let battery = &certificate.battery;
+        let mut configuration = vec![Resource::new(format!("battery {} {}", battery.name, battery.version), &battery.sha256)];
+        for kernel in &certificate.kernels {
+            let contract = &kernel.contract;
+            for (name, digest) in
+                [("semantics", &contract.semantics), ("numerics", &contract.numerics), ("deployment", &contract.deployment)]
+            {
+                configuration.push(Resource::new(format!("{}: {name}", kernel.side), digest));
+            }
+        }
+        let mut statement = Statement {
+            kind: STATEMENT.to_owned(),
+            subject: certificate.kernels.iter().map(KernelText::resource).collect(),
+            predicate_type: PREDICATE.to_owned(),
+            predicate: Predicate {
+                result,
+                configuration,
+                passed_tests: passed,
+                warned_tests: warned,
+                failed_tests: failed,
+                lastbit: certificate,
+            },
+        };
+        statement.seal();
+        statement
+    }
+
+    /// Says where and when it was made.
+    pub fn with_environment(mut self, environment: Environment) -> Statement {
+        self.predicate.lastbit.environment = environment;
+        self.seal();
+        self
+    }
+
+    fn seal(&mut self) {
+        self.predicate.lastbit.digest = self.content_digest();
+        self.predicate.lastbit.seal = self.seal_digest();
+    }
+
+    /// What [`Certificate::digest`] must be.
+    pub fn content_digest(&self) -> String {
+        let mut bare = self.predicate.lastbit.clone();
+        (bare.environment, bare.digest, bare.seal) = Default::default();
+        of_json(&bare)
+    }
+
+    /// What [`Certificate::seal`] must be.
+    pub fn seal_digest(&self) -> String {
+        let mut bare = self.clone();
+        bare.predicate.lastbit.seal.clear();
+        of_json(&bare)
+    }
+
+    /// As it is written to a file.
+    pub fn print(&self) -> String {
+        format!("{}\n", serde_json::to_string_pretty(self).expect("a statement is JSON"))
+    }
 }

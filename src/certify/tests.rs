@@ -1,7 +1,12 @@
-//! What a battery finds, beside what recipes promise.
+//! What a battery finds, beside what recipes promise; and what is missing for a PASS, one thing at a time.
 
+use super::build::{Asked, build};
+use super::certificate::Status;
 use super::claim::Claim;
-use super::work::case_on;
+use super::kernel_text::kernel_text;
+use super::record::{CaseRecord, Record};
+use super::work::{Work, case_on};
+use crate::finding::Path;
 use crate::ordered::{Flow, ordered};
 use crate::subject::attention::Attention;
 use crate::subject::attention::battery::{Battery, Part, Size};
@@ -12,6 +17,7 @@ use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::reference::Reference;
 use crate::subject::attention::reference::preset::PRESETS;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 fn alone(kernel: &Implementation) -> Attention {
     let (train, infer) = (kernel.clone(), kernel.clone());
@@ -73,4 +79,134 @@ fn every_preset_fails_what_its_recipe_does_not_promise() {
         let names: Vec<&str> = claims.iter().map(|it| it.name()).collect();
         println!("{}: {}", preset.name, if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     }
+}
+
+/// The quick battery on the kernel that passes it, and its records.
+static PASSING: LazyLock<(Work, Vec<Record>)> = LazyLock::new(|| {
+    let kernel = Implementation::reference(Reference::default());
+    let attention =
+        Attention::of(Pair { train: kernel.clone(), infer: kernel, oracle: Mode::Enclosure, captured: None, witness: true });
+    let claims = Claim::ALL.into_iter().filter(|&claim| claim != Claim::VersionEqual).collect();
+    let work = Work::new(Battery::new(Size::Quick, 1, &attention), claims);
+    let mut records = Vec::new();
+    let jobs = std::thread::available_parallelism().map_or(1, |it| it.get());
+    ordered(
+        jobs,
+        |n| n >= work.units(),
+        || work.scratch(),
+        |n, scratch| work.run(work.unit(n), scratch),
+        |_, record| {
+            records.push(record);
+            Flow::Continue
+        },
+    );
+    (work, records)
+});
+
+/// The claims of the passing records after a change, each with its status and reason.
+fn decided(change: impl FnOnce(&mut Vec<Record>)) -> Result<Vec<(Claim, Status, String)>, String> {
+    let (work, records) = &*PASSING;
+    let mut records = records.clone();
+    change(&mut records);
+    let text = |side| kernel_text(side, "ref:aligned", work.battery.attention.pair.side(side)).expect("a part of this crate");
+    let kernels = Path::BOTH.map(text);
+    let asked = Asked { work, kernels, floor: 1.0, waivers: Vec::new(), previous: None, jobs: 0 };
+    let claims = build(&asked, records.into_iter().map(Ok))?.predicate.lastbit.claims;
+    Ok(claims.into_iter().map(|it| (it.claim.parse().expect("a claim"), it.status, it.reason)).collect())
+}
+
+/// What is true of each claim that a change touches, and that the others still pass.
+fn expect(change: impl FnOnce(&mut Vec<Record>), touched: impl Fn(Claim) -> bool, status: Status, reason: &str) {
+    for (claim, found, why) in decided(change).expect("records of this work") {
+        match touched(claim) {
+            true => assert!(found == status && why.contains(reason), "{claim}: {found}: {why}"),
+            false => assert_eq!(found, Status::Pass, "{claim}: {why}"),
+        }
+    }
+}
+
+fn cases(records: &mut [Record]) -> impl Iterator<Item = &mut CaseRecord> {
+    records.iter_mut().filter_map(|it| match it {
+        Record::Case(case) => Some(case),
+        Record::Mutant(_) | Record::Control(_) => None,
+    })
+}
+
+/// A case of the random stratum, which nothing but a change of it touches.
+fn random(records: &mut [Record]) -> &mut CaseRecord {
+    cases(records).find(|it| it.part == Part::Random.name() && it.is_match()).expect("a random case")
+}
+
+fn of_bits(claim: Claim) -> bool {
+    !matches!(claim, Claim::Accurate | Claim::RejectsOrCorrect)
+}
+
+#[test]
+fn a_claim_passes_only_where_nothing_is_missing() {
+    use Status::{Fail, Pass, Unverifiable};
+    let nobody = |_: Claim| false;
+    expect(|_| {}, nobody, Pass, "");
+    let no_company = |it: &mut Vec<Record>| cases(it).for_each(|case| case.along.retain(|axis, _| axis != "company"));
+    expect(no_company, |claim| claim == Claim::BatchInvariant, Unverifiable, "nothing was compared");
+    let refused = |it: &mut Vec<Record>| {
+        let case = random(it);
+        *case =
+            CaseRecord { skipped: vec!["infer: no".into()], part: case.part.clone(), index: case.index, ..CaseRecord::default() };
+    };
+    expect(refused, |claim| claim != Claim::RejectsOrCorrect, Unverifiable, "not run: 1 times infer: no");
+    let partly = |it: &mut Vec<Record>| random(it).skipped.push("empty rows".into());
+    expect(
+        partly,
+        |claim| matches!(claim, Claim::TrainEqInfer | Claim::Accurate),
+        Unverifiable,
+        "not compared: 1 times empty rows",
+    );
+    expect(|it| random(it).undecided = 1, |claim| !of_bits(claim), Unverifiable, "1 elements that the oracle left undecided");
+    expect(|it| random(it).accuracy[4] = 1, |claim| claim == Claim::Accurate, Unverifiable, "1 elements whose bound is infinite");
+    expect(
+        |it| random(it).accuracy[5] = 1,
+        |claim| claim == Claim::Accurate,
+        Unverifiable,
+        "1 elements with a predicted overflow",
+    );
+    expect(|it| random(it).set_aside = 1, of_bits, Unverifiable, "1 differences of a kernel that does not repeat itself");
+    let blind = |it: &mut Vec<Record>| cases(it).for_each(|case| case.sensitive = case.sensitive.map(|_| false));
+    expect(blind, of_bits, Unverifiable, "none could have failed");
+    let straight = |it: &mut Vec<Record>| cases(it).for_each(|case| case.reach = 0);
+    expect(straight, |_| true, Unverifiable, "never reached: prefix hit");
+    let survivor = |it: &mut Vec<Record>| {
+        let mutant = it.iter_mut().find_map(|it| if let Record::Mutant(hunt) = it { Some(hunt) } else { None });
+        mutant.expect("a planted fault").found = None;
+    };
+    expect(survivor, |_| true, Unverifiable, "54 of 55 planted faults were found, below the floor of 1: not A-M1");
+    let quiet = |it: &mut Vec<Record>| {
+        for record in it {
+            if let Record::Control(hunt) = record
+                && hunt.name == Claim::PrefixInvariant.name()
+            {
+                hunt.found = None;
+            }
+        }
+    };
+    expect(quiet, |claim| claim == Claim::PrefixInvariant, Unverifiable, "its negative control did not fail");
+    let differs = |it: &mut Vec<Record>| random(it).failures.push(("mismatch o".into(), vec!["train_eq_infer".into()]));
+    expect(differs, |claim| claim == Claim::TrainEqInfer, Fail, "1 of ");
+    let unwritten = |it: &mut Vec<Record>| {
+        random(it).failures.push(("fault infer unwritten o".into(), vec![Claim::RejectsOrCorrect.name().into()]));
+    };
+    for (claim, status, why) in decided(unwritten).expect("records") {
+        let expected = if claim == Claim::RejectsOrCorrect { Fail } else { Unverifiable };
+        assert_eq!(status, expected, "{claim}: {why}");
+    }
+    let nothing_ran = |it: &mut Vec<Record>| {
+        cases(it).for_each(|case| *case = CaseRecord { part: case.part.clone(), index: case.index, ..CaseRecord::default() });
+    };
+    expect(nothing_ran, |_| true, Unverifiable, "5808 pairs of knob values were not covered");
+}
+
+#[test]
+fn records_that_are_not_all_of_the_work_make_no_certificate() {
+    assert!(decided(|it| drop(it.pop())).unwrap_err().ends_with("is missing"));
+    assert!(decided(|it| it.push(it[0].clone())).unwrap_err().starts_with("there are more than"));
+    assert!(decided(|it| it.swap(3, 4)).unwrap_err().starts_with("record 3: is not of"));
 }

@@ -5,7 +5,7 @@ use super::out_folder::write_whole;
 use super::progress::Steps;
 use super::{Failure, job_count, kernel, pins, print};
 use crate::certify::certificate::{Certificate, Status};
-use crate::certify::compare::{Changes, Smallest, Versions, smallest};
+use crate::certify::compare::{Changes, OutputsOfStrata, Smallest, Versions, smallest};
 use crate::certify::record::{CaseRecord, Record};
 use crate::certify::statement::Statement;
 use crate::certify::work::case_on;
@@ -269,10 +269,7 @@ fn certificates(options: &Options, paths: [&PathBuf; 2], consent: Consent) -> Re
         let _ = writeln!(out, "{:18} {word:8} {then} -> {}", now.claim, now.status);
     }
     out.push('\n');
-    let key = |it: &Certificate| {
-        (it.battery.name.clone(), it.battery.version, it.battery.seed, it.battery.strata.clone(), it.battery.limits.clone())
-    };
-    if key(&old) != key(&new) {
+    if !old.battery.has_cases_of(&new.battery) {
         out.push_str(
             "their batteries are not the same cases: strata cannot be compared; certify both with one battery and seed\n",
         );
@@ -285,7 +282,7 @@ fn certificates(options: &Options, paths: [&PathBuf; 2], consent: Consent) -> Re
             .find(|it| it.claim == now.claim)
             .is_none_or(|then| then.status != now.status && now.status != Status::Pass)
     });
-    let code = match records(paths)? {
+    let code = match records(paths, [&old, &new])? {
         Some(changes) => {
             written(&mut out, &changes);
             if !changes.changed.is_empty() {
@@ -327,10 +324,22 @@ fn cases(path: &FilePath) -> Result<impl Iterator<Item = Result<CaseRecord, Fail
     }))
 }
 
-fn records(paths: [&PathBuf; 2]) -> Result<Option<Changes>, Failure> {
+/// What changed between the records of two certificates, where both have theirs beside them.
+fn records(paths: [&PathBuf; 2], certificates: [&Certificate; 2]) -> Result<Option<Changes>, Failure> {
     let [old, new] = paths.map(|path| records_file(path));
     if !old.is_file() || !new.is_file() {
         return Ok(None);
+    }
+    // Half a file would compare as far as it goes, and another certificate's would compare as well.
+    for (file, certificate) in [&old, &new].into_iter().zip(certificates) {
+        let mut outputs = OutputsOfStrata::default();
+        for record in cases(file)? {
+            outputs.add(&record?);
+        }
+        if let Some(stratum) = outputs.differs_from(certificate) {
+            let reason = format!("its cases of `{stratum}` are not those of the certificate beside it; make both again");
+            return Err(InputError::new(&*file.display().to_string(), reason).into());
+        }
     }
     let mut changes = Changes::default();
     for (then, now) in cases(&old)?.zip(cases(&new)?) {

@@ -6,6 +6,7 @@ use super::progress::Steps;
 use super::{Failure, job_count, note, print};
 use crate::certify::build::{Asked, build};
 use crate::certify::certificate::Certificate;
+use crate::certify::digest::sha256;
 use crate::certify::record::Record;
 use crate::certify::statement::Statement;
 use crate::certify::verify::{intact, same_battery, same_content, same_kernel};
@@ -16,6 +17,9 @@ use crate::external::name::Consent;
 use crate::input_error::InputError;
 use crate::ordered::{Flow, ordered};
 use crate::source::{Source, Stream};
+use crate::subject::attention::battery::Part;
+use crate::subject::attention::trial::{Checks, Trial};
+use crate::subject::attention::{file, text};
 use clap::Args;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -144,7 +148,7 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
             file.display()
         )));
     }
-    hold!(counterexamples(certificate));
+    hold!(counterexamples(certificate, &ready));
     if options.all { everything(options, certificate, &ready, there.then_some(&*file)) } else { sample(options, &ready, &file) }
 }
 
@@ -223,14 +227,27 @@ fn follows(options: &Options, certificate: &Certificate, ready: &Ready, file: &P
     }))
 }
 
-/// Whether the counterexamples are what they are called.
-fn counterexamples(certificate: &Certificate) -> Step {
+/// Whether the counterexamples are what they are called, and fail as they are said to.
+fn counterexamples(certificate: &Certificate, ready: &Ready) -> Step {
+    let battery = &ready.work.battery;
     for it in &certificate.counterexamples {
-        if crate::certify::digest::sha256(&it.text) != it.sha256 {
+        if sha256(&it.text) != it.sha256 {
             return Err(format!("the counterexample {} is not the case that its digest is of", it.file));
         }
+        // A case outside what a kernel declares is run by its stratum alone.
+        if it.from.starts_with(Part::Outside.name()) {
+            continue;
+        }
+        let case = text::parse(&it.text, &it.file).and_then(|file| Ok((file::check(&it.file, &file)?.relation, file.case)));
+        let (relation, case) = case.map_err(|error| format!("the counterexample {} is no case: {error}", it.file))?;
+        let pair = &battery.attention(Part::Random).pair;
+        let trial = Trial::new(case, Checks::Only { oracle: true, pair: true, relation });
+        let verdict = pair.check(&trial, &mut pair.scratch());
+        if !verdict.findings.iter().any(|finding| finding.signature() == it.signature) {
+            return Err(format!("the counterexample {} does not show `{}`", it.file, it.signature));
+        }
     }
-    Ok(format!("{} counterexamples have their digests", certificate.counterexamples.len()))
+    Ok(format!("{} counterexamples have their digests, and fail again", certificate.counterexamples.len()))
 }
 
 /// Runs some units, each beside its record: the first that disagrees.
