@@ -329,4 +329,104 @@ mod tests {
         descale(&mut stored, &[0.5], 3);
         assert_eq!(stored, [1.0, 2.0, 6.0, 8.0, 20.0, 24.0]);
     }
+
+    /// Two sequences, of 2 rows over 3 keys and of 1 row over 4, two KV heads of two query heads each, d_qk = 2, d_v = 1.
+    fn problem() -> Problem {
+        use crate::subject::attention::Sequence;
+        Problem {
+            sequences: vec![Sequence { id: 0, q: 2, kv: 3 }, Sequence { id: 1, q: 1, kv: 4 }],
+            kv_head_ids: vec![0, 1],
+            group_ids: vec![0, 1],
+            d_qk: 2,
+            d_v: 1,
+            mask: Mask { causal: Some(Anchor::BottomRight), window_left: Some(1), window_right: None },
+            softcap: None,
+            sinks: None,
+            alibi_slopes: None,
+            softmax_scale: 1.0,
+            dtype: Dtype::F32,
+            fp8_kv: None,
+            out_dtype: Dtype::F32,
+        }
+    }
+
+    /// `[q, k, v]` of [`problem`], every element another number.
+    fn operands() -> [Tensor; 3] {
+        let numbered = |first: u16, dims: &[usize]| {
+            let mut tensor = Tensor::filled(Dtype::F32, dims, 0);
+            for (bits, n) in tensor.bits.iter_mut().zip(first..) {
+                *bits = f32::from(n).to_bits();
+            }
+            tensor
+        };
+        [numbered(1, &[3, 4, 2]), numbered(101, &[7, 2, 2]), numbered(201, &[7, 2, 1])]
+    }
+
+    /// What each row and head reads, from the packed `[total, heads, d]` tensors.
+    #[test]
+    fn rows_read_their_own_sequence_and_head() {
+        let (problem, [q, k, v]) = (problem(), operands());
+        let mut inputs = Inputs::default();
+        inputs.load(&problem, &q, &k, &v);
+        // Sequence, row, packed row, packed keys that it sees: the last two up to its own position.
+        for (sequence, row, packed, keys) in [(0, 0, 0, [0, 1]), (0, 1, 1, [1, 2]), (1, 0, 2, [5, 6])] {
+            for head in 0..4 {
+                let at = |tensor: &Tensor, n: usize, head: usize| -> Vec<f64> {
+                    let heads = tensor.dims[1];
+                    let d = tensor.dims[2];
+                    let lanes = tensor.bits[(n * heads + head) * d..][..d].iter();
+                    lanes.map(|&bits| f64::from(f32::from_bits(bits))).collect()
+                };
+                let read = inputs.row(sequence, row, head);
+                assert_eq!(read.q, at(&q, packed, head), "q of sequence {sequence} row {row} head {head}");
+                assert_eq!(read.k, keys.map(|n| at(&k, n, head / 2)).concat(), "k of sequence {sequence} row {row} head {head}");
+                assert_eq!(read.v, keys.map(|n| at(&v, n, head / 2)).concat(), "v of sequence {sequence} row {row} head {head}");
+                assert!(!read.broken && !read.look_at_v);
+            }
+        }
+    }
+
+    /// A row is broken by what all its outputs depend on, and by nothing else.
+    #[test]
+    fn what_breaks_a_row() {
+        let broken = |problem: &Problem, [q, k, v]: &[Tensor; 3], sequence| {
+            let mut inputs = Inputs::default();
+            inputs.load(problem, q, k, v);
+            inputs.row(sequence, 0, 0).broken
+        };
+        let nan = f32::NAN.to_bits();
+        // Elements of q, k and v of head 0; the second sequence's row sees packed keys 5 and 6.
+        for (which, element, breaks) in [
+            (0, 16, true),
+            (0, 17, true),
+            (0, 18, false),
+            (0, 0, false),
+            (1, 20, true),
+            (1, 25, true),
+            (1, 16, false),
+            (1, 22, false),
+            (2, 10, false),
+        ] {
+            let mut tensors = operands();
+            tensors[which].bits[element] = nan;
+            assert_eq!(broken(&problem(), &tensors, 1), breaks, "element {element} of {}", ["q", "k", "v"][which]);
+        }
+        let slope = |slope| Problem { alibi_slopes: Some(vec![slope; 4]), ..problem() };
+        let sink = |sink| Problem { sinks: Some(vec![sink; 4]), ..problem() };
+        assert!(!broken(&slope(0.5), &operands(), 1) && broken(&slope(f32::INFINITY), &operands(), 1));
+        assert!(!broken(&sink(f32::NEG_INFINITY), &operands(), 1) && broken(&sink(f32::NAN), &operands(), 1));
+        // A row that sees no key reads no score: neither a slope nor its own query can break it.
+        let empty = |problem: Problem| {
+            let mut problem = problem;
+            problem.sequences[0].q = 3;
+            problem.sequences[0].kv = 2;
+            problem.sequences[1] = crate::subject::attention::Sequence { id: 1, q: 0, kv: 5 };
+            problem
+        };
+        assert!(!broken(&empty(slope(f32::INFINITY)), &operands(), 0));
+        assert!(broken(&empty(sink(f32::INFINITY)), &operands(), 0));
+        let mut tensors = operands();
+        tensors[0].bits[0] = nan;
+        assert!(!broken(&empty(problem()), &tensors, 0));
+    }
 }

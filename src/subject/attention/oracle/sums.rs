@@ -229,4 +229,37 @@ mod tests {
             }
         }
     }
+
+    /// Beside a product without bound, a lane is the sum of the products with what is not zero in it.
+    #[test]
+    fn a_product_without_bound_reaches_only_the_lanes_that_it_weighs() {
+        let row = Row {
+            q: &[1.0],
+            k: &[1.0, 0.0],
+            v: &[3.0, 0.0, 1.0, 4.0],
+            n: 2,
+            d_qk: 1,
+            d_v: 2,
+            first: 0,
+            position: 1,
+            scale: 1.0,
+            cap: None,
+            slope: None,
+            sink: None,
+            out: crate::number::Dtype::F32,
+            v_max: 4.0,
+            broken: false,
+            look_at_v: false,
+            offsets: [0; 3],
+        };
+        let (mut enclosure, mut sums, mut products) = (Enclosure::default(), RowSums::default(), Vec::new());
+        assert!(enclosure.score(&row, false) && enclosure.weigh(false));
+        // The second key has g = 0 + |0 - 1|; the first is given one without bound.
+        enclosure.magnitude[0] = f64::INFINITY;
+        let weighting = Weighting { per_magnitude: 0.01, constant: 0.25 };
+        sums.reset(row.n, false, row.d_v, 1);
+        sums.gather(&row, &mut enclosure, &[weighting], &mut products);
+        assert_eq!((sums.weight_error[0], sums.value_error[0][0]), (f64::INFINITY, f64::INFINITY));
+        near(sums.value_error[0][1], 4.0 * f64::exp(-1.0) * expm1_above(0.01 + 0.25));
+    }
 }
