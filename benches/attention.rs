@@ -18,7 +18,7 @@ use lastbit::subject::attention::relation::{Relation, SidedRelation};
 use lastbit::subject::attention::trial::{Checks, Trial};
 use lastbit::subject::attention::{
     Anchor, Attention, Cache, Case, Data, InferPlan, Inputs, Mask, Problem, Regime, Request, Sequence, Side, TrainLayout,
-    TrainPlan, validate,
+    validate,
 };
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -47,43 +47,18 @@ const MEASURED: Duration = Duration::from_millis(800);
 /// prefill, the others one by one, on shuffled pages of 16.
 fn case(q: u32, kv: u32, d: u32, dtype: Dtype) -> Case {
     let prefill = (q * 2 / 3).max(1);
-    Case {
-        problem: Problem {
-            sequences: vec![Sequence { id: 0, q, kv }],
-            kv_head_ids: vec![0],
-            group_ids: vec![0],
-            d_qk: d,
-            d_v: d,
-            mask: Mask { causal: Some(Anchor::BottomRight), ..Mask::default() },
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
-            softmax_scale: 1.0 / (d as f32).sqrt(),
-            dtype,
-            fp8_kv: None,
-            out_dtype: dtype,
-        },
-        train: TrainPlan {
-            layout: TrainLayout::Varlen,
-            order: vec![0],
-            block_q: 64,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        infer: InferPlan {
-            cache: Cache::Paged { page: 16, spare: 2, shuffle: 7, recycled: false },
-            requests: vec![Request { hit: 0, join: 0, chunks: vec![prefill], then: 1, reject: 0, preempt: None }],
-            order: vec![0],
-            rotate: false,
-            budget: None,
-            bucket: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        data: Data::Drawn { seed: 1, regime: Regime::Normal },
-    }
+    let problem = Problem {
+        mask: Mask { causal: Some(Anchor::BottomRight), ..Mask::default() },
+        softmax_scale: 1.0 / (d as f32).sqrt(),
+        ..Problem::plain(&[(q, kv)], [1, 1], [d, d], dtype)
+    };
+    let plain = Case::plain(problem, Data::Drawn { seed: 1, regime: Regime::Normal });
+    let infer = InferPlan {
+        cache: Cache::Paged { page: 16, spare: 2, shuffle: 7, recycled: false },
+        requests: vec![Request { chunks: vec![prefill], ..Request::one_step(1) }],
+        ..plain.infer
+    };
+    Case { infer, ..plain }
 }
 
 /// Every row a step of its own.

@@ -338,21 +338,7 @@ fn error_sums_survive_infinity_and_vanished_weights() {
         bits: values.map(f32::to_bits).to_vec(),
     };
     let (k, v) = (tensor([0.0, -1e4], 1), tensor([0.0, 2.0], 1));
-    let problem = Problem {
-        sequences: vec![Sequence { id: 0, q: 1, kv: 2 }],
-        kv_head_ids: vec![0],
-        group_ids: vec![0],
-        d_qk: 1,
-        d_v: 1,
-        mask: Mask::default(),
-        softcap: None,
-        sinks: None,
-        alibi_slopes: None,
-        softmax_scale: 1.0,
-        dtype: Dtype::F32,
-        fp8_kv: None,
-        out_dtype: Dtype::F32,
-    };
+    let problem = Problem::plain(&[(1, 2)], [1, 1], [1, 1], Dtype::F32);
     let mut oracle = Oracle::new(Mode::Enclosure);
     oracle.begin(&problem, &q, &k, &v);
     let unbounded = Weighting { per_magnitude: f64::INFINITY, constant: 0.0 };

@@ -2,7 +2,7 @@
 
 use lastbit::number::Dtype;
 use lastbit::subject::attention::oracle::{Answer, Mode, Oracle};
-use lastbit::subject::attention::{Anchor, Mask, Problem, Sequence};
+use lastbit::subject::attention::{Anchor, Mask, Problem};
 use lastbit::tensor::Tensor;
 use serde_json::Value;
 
@@ -42,11 +42,6 @@ fn check(mode: Mode) {
         let (q, k, v) = (tensor("q", nq, q_heads, d_qk), tensor("k", nk, kv_heads, d_qk), tensor("v", nk, kv_heads, d_v));
         for out_dtype in [Dtype::F32, Dtype::BF16, Dtype::F16] {
             let problem = Problem {
-                sequences: vec![Sequence { id: 0, q: nq, kv: nk }],
-                kv_head_ids: (0..kv_heads).collect(),
-                group_ids: (0..q_heads / kv_heads).collect(),
-                d_qk,
-                d_v,
                 mask: Mask {
                     causal: causal.then_some(Anchor::BottomRight),
                     window_left: window(0),
@@ -56,9 +51,8 @@ fn check(mode: Mode) {
                 sinks: floats(&case["sinks"]),
                 alibi_slopes: floats(&case["alibi_slopes"]),
                 softmax_scale: f32::from_bits(hex(&case["softmax_scale"])),
-                dtype,
-                fp8_kv: None,
                 out_dtype,
+                ..Problem::plain(&[(nq, nk)], [kv_heads, q_heads / kv_heads], [d_qk, d_v], dtype)
             };
             oracle.begin(&problem, &q, &k, &v);
             for row in case["rows"].as_array().expect("rows") {

@@ -9,9 +9,7 @@ use crate::subject::attention::oracle::{Answer, Mode, Oracle, Truth};
 use crate::subject::attention::reference::Reference;
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::subject::attention::validate::work;
-use crate::subject::attention::{
-    Anchor, Cache, Case, Data, InferPlan, Inputs, Literal, Mask, Problem, Request, Sequence, TrainLayout, TrainPlan, file, text,
-};
+use crate::subject::attention::{Anchor, Case, Data, Inputs, Literal, Mask, Problem, file, text};
 use arbitrary::Unstructured;
 use rug::Rational;
 
@@ -82,7 +80,7 @@ fn draw(source: &mut dyn Source) -> Case {
     let (kv_heads, group) = source.pick(&[(1, 1), (1, 2), (2, 1)]);
     let (d_qk, d_v) = (source.range(1, 4), source.range(1, 3));
     let count = source.range(1, 2);
-    let sequences: Vec<Sequence> = (0..count).map(|id| Sequence { id, q: source.range(1, 3), kv: source.range(0, 8) }).collect();
+    let sequences: Vec<(u32, u32)> = (0..count).map(|_| (source.range(1, 3), source.range(0, 8))).collect();
     let causal = source.pick(&[None, Some(Anchor::BottomRight), Some(Anchor::TopLeft)]);
     let window = |source: &mut dyn Source| source.chance(1, 4).then(|| source.range(0, 4));
     let window_left = window(source);
@@ -93,19 +91,13 @@ fn draw(source: &mut dyn Source) -> Case {
     let alibi_slopes = per_head(4).map(|slopes| slopes.into_iter().map(f32::abs).collect());
     let softcap = source.chance(1, 4).then(|| positive(source, &[30.0, 1.0, 50.0]));
     let problem = Problem {
-        kv_head_ids: (0..kv_heads).collect(),
-        group_ids: (0..group).collect(),
-        d_qk,
-        d_v,
         mask: Mask { causal, window_left, window_right },
         softcap,
         sinks,
         alibi_slopes,
         softmax_scale: positive(source, &[1.0, 0.5, 0.088_388_346, 1.0 / 3.0]),
-        dtype,
-        fp8_kv: None,
         out_dtype,
-        sequences,
+        ..Problem::plain(&sequences, [kv_heads, group], [d_qk, d_v], dtype)
     };
     let mut tensor = |elements: usize| {
         let mut bits: Vec<u32> = Vec::with_capacity(elements);
@@ -121,34 +113,8 @@ fn draw(source: &mut dyn Source) -> Case {
         k: tensor(keys * kv_heads * d_qk as usize),
         v: tensor(keys * kv_heads * d_v as usize),
     };
-    // The plans mean nothing to the oracle: the plainest that are valid.
-    let order: Vec<u32> = (0..count).collect();
-    let request = |s: &Sequence| Request { hit: 0, join: 0, chunks: Vec::new(), then: s.q, reject: 0, preempt: None };
-    let requests = problem.sequences.iter().map(request).collect();
-    let cache = Cache::Contiguous { spare: 0 };
-    Case {
-        train: TrainPlan {
-            layout: TrainLayout::Varlen,
-            order: order.clone(),
-            block_q: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        infer: InferPlan {
-            cache,
-            requests,
-            order,
-            rotate: false,
-            budget: None,
-            bucket: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        data: Data::Literal(literal),
-        problem,
-    }
+    // The plans mean nothing to the oracle.
+    Case::plain(problem, Data::Literal(literal))
 }
 
 /// A finite pattern: round, an earlier one or its negative (ties and cancellation), or any.

@@ -58,6 +58,27 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The plainest problem over sequences of (new rows, positions), with ids from 0 on: so many KV heads and query heads of each, head
+    /// dims of queries and of values; no mask, a scale of 1, outputs stored as the inputs are.
+    pub fn plain(sequences: &[(u32, u32)], heads: [u32; 2], head_dims: [u32; 2], dtype: Dtype) -> Problem {
+        let ([kv_heads, group], [d_qk, d_v]) = (heads, head_dims);
+        Problem {
+            sequences: (0..).zip(sequences).map(|(id, &(q, kv))| Sequence { id, q, kv }).collect(),
+            kv_head_ids: (0..kv_heads).collect(),
+            group_ids: (0..group).collect(),
+            d_qk,
+            d_v,
+            mask: Mask::default(),
+            softcap: None,
+            sinks: None,
+            alibi_slopes: None,
+            softmax_scale: 1.0,
+            dtype,
+            fp8_kv: None,
+            out_dtype: dtype,
+        }
+    }
+
     /// Number of query heads.
     pub fn q_heads(&self) -> usize {
         self.kv_head_ids.len() * self.group_ids.len()
@@ -225,4 +246,13 @@ pub struct Case {
     pub infer: InferPlan,
     /// Its values.
     pub data: Data,
+}
+
+impl Case {
+    /// The plainest plans for a problem: [`TrainPlan::varlen`] and [`InferPlan::one_step`].
+    pub fn plain(problem: Problem, data: Data) -> Case {
+        let train = TrainPlan::varlen(problem.sequences.len());
+        let infer = InferPlan::one_step(problem.sequences.iter().map(|sequence| sequence.q));
+        Case { problem, train, infer, data }
+    }
 }

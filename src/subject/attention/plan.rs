@@ -96,6 +96,20 @@ pub struct TrainPlan {
     pub knobs: Vec<(String, String)>,
 }
 
+impl TrainPlan {
+    /// Sequences packed in the problem's order, on one rank.
+    pub fn varlen(sequences: usize) -> TrainPlan {
+        TrainPlan {
+            layout: TrainLayout::Varlen,
+            order: (0..sequences as u32).collect(),
+            block_q: 64,
+            context: None,
+            head_ranks: 1,
+            knobs: Vec::new(),
+        }
+    }
+}
+
 /// The KV cache of the inference path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cache {
@@ -134,6 +148,13 @@ pub struct Request {
     pub preempt: Option<u32>,
 }
 
+impl Request {
+    /// All of so many rows in one step.
+    pub fn one_step(rows: u32) -> Request {
+        Request { hit: 0, join: 0, chunks: Vec::new(), then: rows.max(1), reject: 0, preempt: None }
+    }
+}
+
 /// The inference plan: engine steps over a KV cache.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InferPlan {
@@ -155,4 +176,22 @@ pub struct InferPlan {
     pub head_ranks: u32,
     /// The kernel's own knobs that are off their default: name and value, sorted by name.
     pub knobs: Vec<(String, String)>,
+}
+
+impl InferPlan {
+    /// Requests of so many rows each, all in one step, over a cache of one row of slots for each, on one rank.
+    pub fn one_step(rows: impl IntoIterator<Item = u32>) -> InferPlan {
+        let requests: Vec<Request> = rows.into_iter().map(Request::one_step).collect();
+        InferPlan {
+            cache: Cache::Contiguous { spare: 0 },
+            order: (0..requests.len() as u32).collect(),
+            requests,
+            rotate: false,
+            budget: None,
+            bucket: 1,
+            context: None,
+            head_ranks: 1,
+            knobs: Vec::new(),
+        }
+    }
 }

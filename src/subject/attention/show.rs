@@ -307,43 +307,23 @@ mod tests {
     use crate::number::Dtype;
 
     fn case() -> Case {
-        let request = |hit, chunks: &[u32]| Request { hit, join: 0, chunks: chunks.to_vec(), then: 1, reject: 0, preempt: None };
+        let request = |hit, chunks: &[u32]| Request { hit, chunks: chunks.to_vec(), ..Request::one_step(1) };
+        let problem = Problem {
+            sequences: vec![Sequence { id: 0, q: 4, kv: 9 }, Sequence { id: 5, q: 3, kv: 1 }],
+            mask: Mask { causal: Some(Anchor::BottomRight), window_left: Some(4), window_right: None },
+            softmax_scale: 0.5,
+            out_dtype: Dtype::BF16,
+            ..Problem::plain(&[], [1, 2], [8, 4], Dtype::F32)
+        };
+        let plain = Case::plain(problem, Data::Drawn { seed: 1, regime: Regime::Mirror { span: 8, phase: 0 } });
         Case {
-            problem: Problem {
-                sequences: vec![Sequence { id: 0, q: 4, kv: 9 }, Sequence { id: 5, q: 3, kv: 1 }],
-                kv_head_ids: vec![0],
-                group_ids: vec![0, 1],
-                d_qk: 8,
-                d_v: 4,
-                mask: Mask { causal: Some(Anchor::BottomRight), window_left: Some(4), window_right: None },
-                softcap: None,
-                sinks: None,
-                alibi_slopes: None,
-                softmax_scale: 0.5,
-                dtype: Dtype::F32,
-                fp8_kv: None,
-                out_dtype: Dtype::BF16,
-            },
-            train: TrainPlan {
-                layout: TrainLayout::Dense { side: Side::Left, pad_q: 2, pad_kv: 2 },
-                order: vec![0, 1],
-                block_q: 64,
-                context: None,
-                head_ranks: 1,
-                knobs: Vec::new(),
-            },
+            train: TrainPlan { layout: TrainLayout::Dense { side: Side::Left, pad_q: 2, pad_kv: 2 }, ..plain.train },
             infer: InferPlan {
                 cache: Cache::Paged { page: 4, spare: 1, shuffle: 3, recycled: false },
                 requests: vec![request(1, &[2]), request(0, &[])],
-                order: vec![0, 1],
-                rotate: false,
-                budget: None,
-                bucket: 1,
-                context: None,
-                head_ranks: 1,
-                knobs: Vec::new(),
+                ..plain.infer
             },
-            data: Data::Drawn { seed: 1, regime: Regime::Mirror { span: 8, phase: 0 } },
+            ..plain
         }
     }
 

@@ -3,9 +3,7 @@
 
 use crate::number::Dtype;
 use crate::source::{Source, Stream};
-use crate::subject::attention::{
-    Anchor, Cache, Case, Data, InferPlan, Mask, Problem, Regime, Request, Sequence, TrainLayout, TrainPlan,
-};
+use crate::subject::attention::{Anchor, Cache, Case, Data, InferPlan, Mask, Problem, Regime};
 
 /// Stream of the first case, apart from those of a campaign.
 const STREAM: u64 = 1 << 40;
@@ -42,43 +40,14 @@ pub(super) fn case(seed: u64, index: u64, granules: &[u32], head_dims: &[u32]) -
         _ => Cache::Paged { page: 16 << of(3), spare: 1, shuffle: u64::from(of(1 << 16)), recycled: false },
     };
     let data = Data::Drawn { seed: u64::from(of(u32::MAX)), regime };
-    Case {
-        problem: Problem {
-            sequences: vec![Sequence { id: 0, q, kv }],
-            kv_head_ids: (0..kv_heads).collect(),
-            group_ids: (0..group).collect(),
-            d_qk: d,
-            d_v: d,
-            mask: Mask { causal: causal.then_some(Anchor::BottomRight), ..Mask::default() },
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
-            softmax_scale: (1.0 / f64::from(d).sqrt()) as f32,
-            dtype,
-            fp8_kv: None,
-            out_dtype,
-        },
-        train: TrainPlan {
-            layout: TrainLayout::Varlen,
-            order: vec![0],
-            block_q: 64,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        infer: InferPlan {
-            cache,
-            requests: vec![Request { hit: 0, join: 0, chunks: Vec::new(), then: q, reject: 0, preempt: None }],
-            order: vec![0],
-            rotate: false,
-            budget: None,
-            bucket: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        data,
-    }
+    let problem = Problem {
+        mask: Mask { causal: causal.then_some(Anchor::BottomRight), ..Mask::default() },
+        softmax_scale: (1.0 / f64::from(d).sqrt()) as f32,
+        out_dtype,
+        ..Problem::plain(&[(q, kv)], [kv_heads, group], [d, d], dtype)
+    };
+    let plain = Case::plain(problem, data);
+    Case { infer: InferPlan { cache, ..plain.infer }, ..plain }
 }
 
 #[cfg(test)]

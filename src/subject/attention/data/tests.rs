@@ -1,6 +1,6 @@
 use super::*;
 use crate::source::mix;
-use crate::subject::attention::{Cache, Fp8Kv, InferPlan, Mask, Regime, Request, Sequence, Side, TrainLayout, TrainPlan};
+use crate::subject::attention::{Fp8Kv, Regime, Sequence};
 
 /// Every regime, with the parameters that are drawn.
 fn regimes() -> Vec<Regime> {
@@ -26,45 +26,14 @@ fn regimes() -> Vec<Regime> {
 
 fn case(sequences: &[(u32, u32, u32)], kv_head_ids: &[u32], group_ids: &[u32], dtype: Dtype, regime: Regime) -> Case {
     let sequences: Vec<Sequence> = sequences.iter().map(|&(id, q, kv)| Sequence { id, q, kv }).collect();
-    let order: Vec<u32> = (0..sequences.len() as u32).collect();
-    let request = |s: &Sequence| Request { hit: 0, join: 0, chunks: Vec::new(), then: s.q.max(1), reject: 0, preempt: None };
-    Case {
-        infer: InferPlan {
-            cache: Cache::Contiguous { spare: 0 },
-            requests: sequences.iter().map(request).collect(),
-            order: order.clone(),
-            rotate: false,
-            budget: None,
-            bucket: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        train: TrainPlan {
-            layout: TrainLayout::Dense { side: Side::Right, pad_q: 0, pad_kv: 0 },
-            order,
-            block_q: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        problem: Problem {
-            sequences,
-            kv_head_ids: kv_head_ids.to_vec(),
-            group_ids: group_ids.to_vec(),
-            d_qk: 8,
-            d_v: 5,
-            mask: Mask::default(),
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
-            softmax_scale: (1.0 / 8f64.sqrt()) as f32,
-            dtype,
-            fp8_kv: None,
-            out_dtype: dtype,
-        },
-        data: Data::Drawn { seed: 77, regime },
-    }
+    let problem = Problem {
+        sequences,
+        kv_head_ids: kv_head_ids.to_vec(),
+        group_ids: group_ids.to_vec(),
+        softmax_scale: (1.0 / 8f64.sqrt()) as f32,
+        ..Problem::plain(&[], [0, 0], [8, 5], dtype)
+    };
+    Case::plain(problem, Data::Drawn { seed: 77, regime })
 }
 
 /// The rows of one sequence and one head, over its positions.

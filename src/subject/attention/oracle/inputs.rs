@@ -332,22 +332,8 @@ mod tests {
 
     /// Two sequences, of 2 rows over 3 keys and of 1 row over 4, two KV heads of two query heads each, d_qk = 2, d_v = 1.
     fn problem() -> Problem {
-        use crate::subject::attention::Sequence;
-        Problem {
-            sequences: vec![Sequence { id: 0, q: 2, kv: 3 }, Sequence { id: 1, q: 1, kv: 4 }],
-            kv_head_ids: vec![0, 1],
-            group_ids: vec![0, 1],
-            d_qk: 2,
-            d_v: 1,
-            mask: Mask { causal: Some(Anchor::BottomRight), window_left: Some(1), window_right: None },
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
-            softmax_scale: 1.0,
-            dtype: Dtype::F32,
-            fp8_kv: None,
-            out_dtype: Dtype::F32,
-        }
+        let mask = Mask { causal: Some(Anchor::BottomRight), window_left: Some(1), window_right: None };
+        Problem { mask, ..Problem::plain(&[(2, 3), (1, 4)], [2, 2], [2, 1], Dtype::F32) }
     }
 
     /// `[q, k, v]` of [`problem`], every element another number.
@@ -416,12 +402,9 @@ mod tests {
         assert!(!broken(&slope(0.5), &operands(), 1) && broken(&slope(f32::INFINITY), &operands(), 1));
         assert!(!broken(&sink(f32::NEG_INFINITY), &operands(), 1) && broken(&sink(f32::NAN), &operands(), 1));
         // A row that sees no key reads no score: neither a slope nor its own query can break it.
-        let empty = |problem: Problem| {
-            let mut problem = problem;
-            problem.sequences[0].q = 3;
-            problem.sequences[0].kv = 2;
-            problem.sequences[1] = crate::subject::attention::Sequence { id: 1, q: 0, kv: 5 };
-            problem
+        let empty = |problem: Problem| Problem {
+            sequences: Problem::plain(&[(3, 2), (0, 5)], [1, 1], [1, 1], Dtype::F32).sequences,
+            ..problem
         };
         assert!(!broken(&empty(slope(f32::INFINITY)), &operands(), 0));
         assert!(broken(&empty(sink(f32::INFINITY)), &operands(), 0));

@@ -1,7 +1,7 @@
 //! The changes of surroundings that a probe asks about, and the cases that ask.
 
 use super::page::Change;
-use super::sample::{Place, Shape, data, one_step, other_length};
+use super::sample::{Place, Shape, data, other_length};
 use super::terms::Terms;
 use crate::finding::{Axis, Path};
 use crate::subject::attention::capabilities::{Form, Format};
@@ -190,7 +190,13 @@ impl Question {
             }
             Kind::Recompute => {
                 let request = &mut case.infer.requests[0];
-                *request = Request { chunks: vec![length.div_ceil(2)], then: 4, reject: 1, preempt: Some(1), ..one_step(length) };
+                *request = Request {
+                    chunks: vec![length.div_ceil(2)],
+                    then: 4,
+                    reject: 1,
+                    preempt: Some(1),
+                    ..Request::one_step(length)
+                };
                 Some(Relation::Recompute)
             }
             Kind::Company => {

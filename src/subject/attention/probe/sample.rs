@@ -4,9 +4,7 @@ use super::terms::Terms;
 use crate::finding::Path;
 use crate::source::mix;
 use crate::subject::attention::capabilities::{Form, Format};
-use crate::subject::attention::{
-    Anchor, Cache, Case, Data, InferPlan, Mask, Problem, Regime, Request, Sequence, Side, TrainLayout, TrainPlan,
-};
+use crate::subject::attention::{Anchor, Cache, Case, Data, InferPlan, Mask, Problem, Regime, Side, TrainLayout, TrainPlan};
 
 /// Positions: around every block and page that published kernels have, and past two of the larger ones.
 const LADDER: [u32; 30] =
@@ -85,45 +83,20 @@ impl Shape {
 
     /// The case, fed in one step.
     pub(in crate::subject::attention) fn case(&self, data: Data) -> Case {
-        let count = self.sequences.len() as u32;
-        let sequences = (0..).zip(&self.sequences).map(|(id, &(q, kv))| Sequence { id, q, kv }).collect();
-        let requests = self.sequences.iter().map(|&(q, _)| one_step(q)).collect();
+        let Shape { heads: (kv_heads, group), head_dims: (d_qk, d_v), format, .. } = *self;
         let problem = Problem {
-            sequences,
-            kv_head_ids: (0..self.heads.0).collect(),
-            group_ids: (0..self.heads.1).collect(),
-            d_qk: self.head_dims.0,
-            d_v: self.head_dims.1,
             mask: self.mask,
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
-            softmax_scale: (1.0 / f64::from(self.head_dims.0).sqrt()) as f32,
-            dtype: self.format.storage,
-            fp8_kv: None,
-            out_dtype: self.format.out,
+            softmax_scale: (1.0 / f64::from(d_qk).sqrt()) as f32,
+            out_dtype: format.out,
+            ..Problem::plain(&self.sequences, [kv_heads, group], [d_qk, d_v], format.storage)
         };
-        let order: Vec<u32> = (0..count).collect();
-        let train =
-            TrainPlan { layout: self.layout, order: order.clone(), block_q: 64, context: None, head_ranks: 1, knobs: Vec::new() };
-        let infer = InferPlan {
-            cache: self.cache,
-            requests,
-            order,
-            rotate: false,
-            budget: None,
-            bucket: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        };
-        Case { problem, train, infer, data }
+        let plain = Case::plain(problem, data);
+        Case {
+            train: TrainPlan { layout: self.layout, ..plain.train },
+            infer: InferPlan { cache: self.cache, ..plain.infer },
+            ..plain
+        }
     }
-}
-
-/// A request whose rows are all fed at once.
-pub(in crate::subject::attention) fn one_step(q: u32) -> Request {
-    Request { hit: 0, join: 0, chunks: Vec::new(), then: q.max(1), reject: 0, preempt: None }
 }
 
 /// The data of a place: normal, or in turn pairs that cancel and scores that rise.

@@ -3,7 +3,7 @@
 use super::Probing;
 use super::minimal::element;
 use super::page::{Declared, Outcome, Trial, Wrong};
-use super::sample::{Shape, one_step};
+use super::sample::Shape;
 use super::terms::Terms;
 use crate::finding::{Finding, Path, Verdict};
 use crate::number::Dtype;
@@ -15,7 +15,9 @@ use crate::subject::attention::judge::judge;
 use crate::subject::attention::oracle::{Mode, Oracle};
 use crate::subject::attention::trial::{Checks, Trial as Asked};
 use crate::subject::attention::validate;
-use crate::subject::attention::{Anchor, Cache, Case, ContextParallel, Data, Fp8Kv, Mask, Regime, Shards, Side, TrainLayout};
+use crate::subject::attention::{
+    Anchor, Cache, Case, ContextParallel, Data, Fp8Kv, Mask, Regime, Request, Shards, Side, TrainLayout,
+};
 
 /// Rows and positions of the cases: decode, a whole sequence, a part of one, and one past a block.
 const SHAPES: [&[(u32, u32)]; 4] = [&[(1, 9)], &[(6, 6)], &[(5, 9)], &[(3, 70)]];
@@ -312,7 +314,7 @@ fn with_feature(feature: Feature, terms: &Terms<'_>, mut shape: Shape, sequences
         _ => {}
     }
     // Masks other than the bottom-right one are fed in one step.
-    case.infer.requests = sequences.iter().map(|&(q, _)| one_step(q)).collect();
+    case.infer.requests = sequences.iter().map(|&(q, _)| Request::one_step(q)).collect();
     case
 }
 

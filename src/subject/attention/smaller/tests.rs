@@ -1,56 +1,14 @@
-use super::plans::identity;
 use super::*;
 use crate::shrink::REDRAWS;
 use crate::source::Stream;
 use crate::subject::attention::draw::{Hints, Profile, draw};
 use crate::subject::attention::relation::SidedRelation;
-use crate::subject::attention::{
-    Cache, Fp8Kv, InferPlan, Literal, Mask, Problem, Request, Sequence, TrainLayout, TrainPlan, validate,
-};
+use crate::subject::attention::{Cache, Fp8Kv, Literal, Problem, Sequence, validate};
 
 /// A case of these sequences (rows, keys), heads (KV heads, heads of a group) and head dims, with every knob at its default.
-pub(super) fn shaped(sequences: &[(u32, u32)], [kv_heads, group]: [u32; 2], [d_qk, d_v]: [u32; 2]) -> Case {
-    let named = |n: usize, &(q, kv): &(u32, u32)| Sequence { id: n as u32, q, kv };
-    let request =
-        |&(q, _): &(u32, u32)| Request { hit: 0, join: 0, chunks: Vec::new(), then: q.max(1), reject: 0, preempt: None };
-    let order = identity(sequences.len());
-    Case {
-        problem: Problem {
-            sequences: sequences.iter().enumerate().map(|(n, it)| named(n, it)).collect(),
-            kv_head_ids: identity(kv_heads as usize),
-            group_ids: identity(group as usize),
-            d_qk,
-            d_v,
-            mask: Mask::default(),
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
-            softmax_scale: 1.0,
-            dtype: Dtype::BF16,
-            fp8_kv: None,
-            out_dtype: Dtype::BF16,
-        },
-        train: TrainPlan {
-            layout: TrainLayout::Varlen,
-            order: order.clone(),
-            block_q: 64,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        infer: InferPlan {
-            cache: Cache::Contiguous { spare: 0 },
-            requests: sequences.iter().map(request).collect(),
-            order,
-            rotate: false,
-            budget: None,
-            bucket: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        data: Data::Drawn { seed: 7, regime: Regime::Normal },
-    }
+pub(super) fn shaped(sequences: &[(u32, u32)], heads: [u32; 2], head_dims: [u32; 2]) -> Case {
+    let problem = Problem::plain(sequences, heads, head_dims, Dtype::BF16);
+    Case::plain(problem, Data::Drawn { seed: 7, regime: Regime::Normal })
 }
 
 /// One row and one key.

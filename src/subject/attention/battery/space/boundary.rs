@@ -9,7 +9,7 @@ use super::value::{Hit, Length, Rows, Steps};
 use crate::finding::Path;
 use crate::source::{Choose, Source, Stream};
 use crate::subject::attention::capabilities::{Form, Format};
-use crate::subject::attention::case::{Case, Data, Fp8Kv, Problem, Regime, Sequence};
+use crate::subject::attention::case::{Case, Data, Fp8Kv, Problem, Regime};
 use crate::subject::attention::feature::Feature;
 use crate::subject::attention::mask::{Anchor, Mask};
 use crate::subject::attention::pin::KvPin;
@@ -125,22 +125,14 @@ impl Space {
         let mask = Mask { causal, ..Mask::default() };
         let row = mask.keys(q - 1, q, kv);
         let problem = Problem {
-            sequences: vec![Sequence { id: 0, q, kv }],
-            kv_head_ids: (0..kv_heads).collect(),
-            group_ids: (0..group).collect(),
-            d_qk,
-            d_v,
             mask,
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
             softmax_scale: usual_scale(d_qk),
-            dtype: format.storage,
             fp8_kv: match pins.kv_dtype {
                 Some(KvPin::Fp8(dtype)) => Some(Fp8Kv { dtype, k_scales: vec![0.25], v_scales: vec![0.5] }),
                 _ => None,
             },
             out_dtype: format.out,
+            ..Problem::plain(&[(q, kv)], [kv_heads, group], [d_qk, d_v], format.storage)
         };
         let regime = if rising { Regime::Rising { step: source.pick(&[0.25, 1.0, 0.03125]) } } else { mirror(source, row) };
         let layouts = [
@@ -157,28 +149,12 @@ impl Space {
             true => Cache::Contiguous { spare: 1 },
             false => Cache::Paged { page: source.pick(&pages), spare: 1, shuffle: 1 + source.below(1 << 31), recycled: false },
         };
+        let layout = *done.get(source.below(done.len() as u64) as usize)?;
+        let plain = Case::plain(problem, Data::Drawn { seed: source.below(1 << 32), regime });
         let case = Case {
-            problem,
-            train: TrainPlan {
-                layout: *done.get(source.below(done.len() as u64) as usize)?,
-                order: vec![0],
-                block_q: 64,
-                context: None,
-                head_ranks: 1,
-                knobs: Vec::new(),
-            },
-            infer: InferPlan {
-                cache,
-                requests: vec![request],
-                order: vec![0],
-                rotate: false,
-                budget: None,
-                bucket: 1,
-                context: None,
-                head_ranks: 1,
-                knobs: Vec::new(),
-            },
-            data: Data::Drawn { seed: source.below(1 << 32), regime },
+            train: TrainPlan { layout, ..plain.train },
+            infer: InferPlan { cache, requests: vec![request], ..plain.infer },
+            ..plain
         };
         (validate(&case).is_ok() && pins.hold(&case.problem) && scope.outside(&case).is_none()).then_some(case)
     }

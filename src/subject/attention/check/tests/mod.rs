@@ -13,7 +13,7 @@ use crate::subject::attention::kernel::{
 };
 use crate::subject::attention::reference::Reference;
 use crate::subject::attention::relation::Relation;
-use crate::subject::attention::{Anchor, Cache, Data, InferPlan, Literal, Mask, Request, Sequence, TrainLayout, TrainPlan};
+use crate::subject::attention::{Anchor, Cache, Data, Literal, Mask, Sequence, TrainLayout};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is done to right results, by call and by the number of calls before it.
@@ -93,43 +93,12 @@ fn pair(train: Scripted, infer: Scripted, oracle: Mode) -> Pair {
 /// Sequences 3 and 7, two heads that share their keys: five rows of 2 x 3 results each, packed in one call on either path.
 fn case() -> Case {
     let bits = |count: u32, step: u32| (0..count).map(|n| ((n * step % 29) as f32 / 16.0 - 0.8125).to_bits()).collect();
-    Case {
-        problem: Problem {
-            sequences: vec![Sequence { id: 3, q: 3, kv: 4 }, Sequence { id: 7, q: 2, kv: 5 }],
-            kv_head_ids: vec![0],
-            group_ids: vec![0, 1],
-            d_qk: 2,
-            d_v: 3,
-            mask: Mask { causal: Some(Anchor::BottomRight), ..Mask::default() },
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
-            softmax_scale: 1.0,
-            dtype: Dtype::F32,
-            fp8_kv: None,
-            out_dtype: Dtype::F32,
-        },
-        train: TrainPlan {
-            layout: TrainLayout::Varlen,
-            order: vec![0, 1],
-            block_q: 64,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        infer: InferPlan {
-            cache: Cache::Contiguous { spare: 0 },
-            requests: vec![Request { hit: 0, join: 0, chunks: Vec::new(), then: 4, reject: 0, preempt: None }; 2],
-            order: vec![0, 1],
-            rotate: false,
-            budget: None,
-            bucket: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        data: Data::Literal(Literal { q: bits(20, 11), k: bits(18, 7), v: bits(27, 5) }),
-    }
+    let problem = Problem {
+        sequences: vec![Sequence { id: 3, q: 3, kv: 4 }, Sequence { id: 7, q: 2, kv: 5 }],
+        mask: Mask { causal: Some(Anchor::BottomRight), ..Mask::default() },
+        ..Problem::plain(&[], [1, 2], [2, 3], Dtype::F32)
+    };
+    Case::plain(problem, Data::Literal(Literal { q: bits(20, 11), k: bits(18, 7), v: bits(27, 5) }))
 }
 
 /// Elements of `o` and of `lse` in [`case`].

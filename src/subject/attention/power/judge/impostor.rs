@@ -10,9 +10,7 @@ use crate::subject::attention::kernel::{AttentionKernel, DenseCall, Identity, Ke
 use crate::subject::attention::numerics::Numerics;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::reference::Reference;
-use crate::subject::attention::{
-    Cache, Case, Data, InferPlan, Literal, Mask, Problem, Request, Sequence, TrainLayout, TrainPlan,
-};
+use crate::subject::attention::{Case, Data, Literal, Problem};
 use std::sync::Arc;
 
 /// What a kernel does to right results.
@@ -105,47 +103,12 @@ impl AttentionKernel for Impostor {
 /// Four rows of one head over four keys, f32, in one step on either path; every value a small dyadic number.
 fn case(v: [f32; 8]) -> Case {
     let bits = |values: [f32; 8]| values.map(f32::to_bits).to_vec();
-    Case {
-        problem: Problem {
-            sequences: vec![Sequence { id: 0, q: 4, kv: 4 }],
-            kv_head_ids: vec![0],
-            group_ids: vec![0],
-            d_qk: 2,
-            d_v: 2,
-            mask: Mask::default(),
-            softcap: None,
-            sinks: None,
-            alibi_slopes: None,
-            softmax_scale: 1.0,
-            dtype: Dtype::F32,
-            fp8_kv: None,
-            out_dtype: Dtype::F32,
-        },
-        train: TrainPlan {
-            layout: TrainLayout::Varlen,
-            order: vec![0],
-            block_q: 64,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        infer: InferPlan {
-            cache: Cache::Contiguous { spare: 0 },
-            requests: vec![Request { hit: 0, join: 0, chunks: Vec::new(), then: 4, reject: 0, preempt: None }],
-            order: vec![0],
-            rotate: false,
-            budget: None,
-            bucket: 1,
-            context: None,
-            head_ranks: 1,
-            knobs: Vec::new(),
-        },
-        data: Data::Literal(Literal {
-            q: bits([1.0, 0.0, 0.0, 1.0, -1.0, 0.5, 0.5, -1.0]),
-            k: bits([0.5, 1.0, -1.0, 0.25, 1.5, -0.5, 0.0, -2.0]),
-            v: bits(v),
-        }),
-    }
+    let data = Literal {
+        q: bits([1.0, 0.0, 0.0, 1.0, -1.0, 0.5, 0.5, -1.0]),
+        k: bits([0.5, 1.0, -1.0, 0.25, 1.5, -0.5, 0.0, -2.0]),
+        v: bits(v),
+    };
+    Case::plain(Problem::plain(&[(4, 4)], [1, 1], [2, 2], Dtype::F32), Data::Literal(data))
 }
 
 /// The case with results that are all unlike.
