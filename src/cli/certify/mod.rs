@@ -22,7 +22,7 @@ pub(super) struct Options {
     /// Inference kernel
     #[arg(long, value_name = "K", default_value = "ref:aligned")]
     infer: String,
-    /// Which battery: quick (seconds), standard (minutes) or release (hours)
+    /// Which battery: quick (seconds), standard (minutes) or release (thirty times as many cases)
     #[arg(long, value_name = "BATTERY", default_value = "standard")]
     battery: Size,
     /// Seed of the random strata

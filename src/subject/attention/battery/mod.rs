@@ -29,7 +29,7 @@ pub enum Size {
     Quick,
     /// Minutes.
     Standard,
-    /// An hour or more.
+    /// Twenty minutes on two cores for a reference kernel, hours for one in another process.
     Release,
 }
 

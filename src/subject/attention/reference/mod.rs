@@ -4,6 +4,7 @@
 //! A sequence's keys and values are decoded once for each KV head; dead slots are never read. Every sum lies on the cells that the
 //! row's [recipe](super::recipe) names.
 
+mod arithmetic;
 mod draw;
 mod exponential;
 mod narrow;
@@ -23,8 +24,9 @@ use super::kernel::{AttentionKernel, Attributes, Call, DenseCall, Identity, Kern
 use super::mutant::Mutant;
 use super::numerics::{Launch, Numerics, Rescale, ScaleAt, Scope};
 use super::recipe::{Layout, Recipe, StepFacts, recipe};
+use arithmetic::Arithmetic;
 use planted::Operand;
-use row::{Arithmetic, Row};
+use row::Row;
 use std::cell::RefCell;
 use std::ops::Range;
 use sum::SumScratch;
