@@ -113,7 +113,7 @@ impl<S: Subject> Search<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Verdict;
+    use crate::finding::{Skip, Verdict};
     use crate::subject::Candidate;
 
     /// Numbers that are lowered, dropped and drawn again; fails by the rule given, which is called once for each evaluation.
@@ -144,7 +144,7 @@ mod tests {
 
         fn check(&self, trial: &Trial, evaluations: &mut u64) -> Verdict {
             *evaluations += 1;
-            let skipped = |reason: &str| Finding::Skipped { reason: reason.into() };
+            let skipped = |reason: &str| Finding::Skipped { what: Skip::Case, reason: reason.into() };
             // Another finding comes first, and is not the one to keep.
             let findings = [Some(skipped("other")), (self.0)(trial).then(|| skipped("kept"))];
             Verdict { findings: findings.into_iter().flatten().collect(), ..Verdict::default() }

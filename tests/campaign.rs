@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::references;
-use lastbit::finding::{Fault, Finding, Path, Verdict};
+use lastbit::finding::{Fault, Finding, Path, Skip, Verdict};
 use lastbit::lab::{Campaign, Done, Flow, Length, OTHER_REASONS, SKIP_REASONS, Statistics, run};
 use lastbit::number::Dtype;
 use lastbit::subject::attention::oracle::Mode;
@@ -196,7 +196,7 @@ fn memory_is_bounded() {
 #[test]
 fn statistics_are_bounded_and_count_every_case_once() {
     let mut statistics = Statistics::default();
-    let skipped = |reason: String| Finding::Skipped { reason };
+    let skipped = |reason: String| Finding::Skipped { what: Skip::Case, reason };
     let undecided = || Finding::Undecided { output: "o", elements: 1, index: Index(Vec::new()) };
     let fault = || Finding::Fault { path: Path::Train, fault: Fault::Failed("no memory".into()), relation: None };
     for n in 0..10 * SKIP_REASONS {

@@ -296,6 +296,6 @@ fn context_ranks_are_only_for_kernels_that_can() {
     let mut trial = attention.draw(4, 0);
     trial.case.infer.context = some_ranks(&mut Stream::new(1, 1), 4);
     let verdict = attention.check(&trial, &mut attention.scratch());
-    let skipped = |it: &Finding| matches!(it, Finding::Skipped { reason } if reason.contains("context-parallel ranks"));
+    let skipped = |it: &Finding| matches!(it, Finding::Skipped { reason, .. } if reason.contains("context-parallel ranks"));
     assert!(verdict.findings.iter().any(skipped), "{:?}", verdict.findings);
 }

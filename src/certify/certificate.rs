@@ -68,7 +68,7 @@ pub struct BatteryText {
     pub claims: Vec<String>,
     /// Names of the strata and the number of their cases.
     pub strata: Vec<(String, u64)>,
-    /// Names of the kernels' limits and pins under which cases are drawn, in words; empty: none.
+    /// Pins under which cases are drawn, in words; empty: none.
     pub limits: Vec<String>,
     /// SHA-256 over the rest of this record and over the text of a sample of its cases.
     pub sha256: String,
@@ -96,7 +96,7 @@ pub struct KernelText {
     pub version: String,
     /// SHA-256 of its source and libraries, as it declares; `None` where it declares none.
     pub declared_sha256: Option<String>,
-    /// SHA-256 of the file that was loaded or started, as measured; `None` for one that is part of lastbit.
+    /// SHA-256 over the files that were loaded or started, as measured; `None` for one that is part of lastbit.
     pub measured_sha256: Option<String>,
     /// The contract: what it means (conventions, features), how it computes (numerics), where it runs (device, libraries, flags).
     pub contract: Contract,
@@ -174,11 +174,11 @@ pub struct StratumResult {
     pub about: String,
     /// Cases generated.
     pub generated: u64,
-    /// Cases that ran to the end.
+    /// Cases of which both paths ran to the end; of those outside what the kernels declare, also the refused ones.
     pub run: u64,
     /// Cases that a kernel refused, or that were not run, by reason.
     pub skipped: Counts,
-    /// What was drawn and left out since a kernel does not do it, by reason.
+    /// What was drawn and left out since a kernel does not do it, by reason; draws that gave no case among them.
     pub left_out: Counts,
     /// Cases with a failure.
     pub failed: u64,
@@ -188,6 +188,8 @@ pub struct StratumResult {
     pub elements: u64,
     /// Elements that differ.
     pub differing: u64,
+    /// SHA-256 over the texts of its cases, in index order: strata of two certificates with the same one can be held against each other.
+    pub cases: String,
     /// SHA-256 over the digests of each case's output bits, in index order.
     pub outputs: String,
     /// SHA-256 over the lines that the cases left in the record file, in index order.
@@ -266,7 +268,7 @@ pub struct Map {
 pub struct LengthBin {
     /// Largest number of positions in the bin.
     pub up_to: u32,
-    /// Cases.
+    /// Cases that ran, on both paths, or failed.
     pub cases: u64,
     /// Cases that failed.
     pub failed: u64,
@@ -326,7 +328,8 @@ pub struct Results {
     pub compared: u64,
     /// Elements of these that differ.
     pub differing: u64,
-    /// Differing elements by distance in ULP: index 0 is 1, then 2, 3-4, 5-8 and so on; the last is NaN against a number, or another sign.
+    /// Differing elements by distance in ULP: index 0 is 1, then 2, 3-4, 5-8 and so on; the last is NaN or an infinity against something else, or +0
+    /// against -0.
     pub distances: Vec<u64>,
     /// Elements measured against the true value.
     pub judged: u64,

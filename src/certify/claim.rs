@@ -66,7 +66,9 @@ impl Claim {
     pub fn sentence(self) -> &'static str {
         match self {
             Claim::TrainEqInfer => "The training path and the inference path give every row the same bits.",
-            Claim::Repeatable => "The same call gives the same bits, whatever dead memory holds.",
+            Claim::Repeatable => {
+                "The same call gives the same bits, whatever dead memory holds, and however its own knobs but splits are set."
+            }
             Claim::BatchInvariant => "A row keeps its bits beside other sequences, and alone.",
             Claim::PositionInvariant => "A row keeps its bits at any place of the batch.",
             Claim::PaddingInvariant => "A row keeps its bits under any padding of the batch, left, right, or to a bucket.",
@@ -81,7 +83,7 @@ impl Claim {
         }
     }
 
-    /// What relations change whose results are its evidence.
+    /// What relations change whose results are its evidence, besides the kernel's own knobs.
     pub fn axes(self) -> &'static [Axis] {
         match self {
             Claim::Repeatable => &[Axis::Repeat, Axis::Poison],
@@ -91,17 +93,20 @@ impl Claim {
             Claim::PageInvariant => &[Axis::Pages],
             Claim::ChunkInvariant => &[Axis::Chunk, Axis::Recompute],
             Claim::PrefixInvariant => &[Axis::Prefix, Axis::PrefixStability],
-            // A kernel's own knobs: split counts among them.
-            Claim::SplitInvariant => &[Axis::Company, Axis::PrefixStability, Axis::Ranks, Axis::Knob],
+            Claim::SplitInvariant => &[Axis::Company, Axis::PrefixStability, Axis::Ranks],
             Claim::ParallelInvariant => &[Axis::Ranks],
             Claim::TrainEqInfer | Claim::Accurate | Claim::RejectsOrCorrect | Claim::VersionEqual => &[],
         }
     }
 
-    /// Whether what changes along an axis in a stratum is evidence of it.
-    pub fn sees(self, axis: Axis, part: Part) -> bool {
-        let own = part == Part::Splits || axis == Axis::Knob;
-        self.axes().contains(&axis) && (self != Claim::SplitInvariant || own)
+    /// Whether what a relation changes, as [`Finding::changed`] says it, is evidence of it in a stratum.
+    pub fn sees(self, changed: &str, part: Part) -> bool {
+        if let Some(knob) = changed.strip_prefix("knob ") {
+            // How many splits, in the kernels' own words; any other knob (workspace, threads) is to leave the bits as they are.
+            return self == if knob.contains("split") { Claim::SplitInvariant } else { Claim::Repeatable };
+        }
+        let own = self != Claim::SplitInvariant || part == Part::Splits;
+        own && self.axes().iter().any(|axis| axis.to_string() == changed)
     }
 
     /// The claims that a finding of a stratum speaks against. Undecided and skipped speak against none, and for none.
@@ -113,7 +118,10 @@ impl Claim {
             // An answer that is wrong was no refusal.
             Finding::Inaccurate(_) => vec![Claim::Accurate, Claim::RejectsOrCorrect],
             Finding::Fault { .. } => vec![Claim::RejectsOrCorrect],
-            Finding::NotInvariant { axis, .. } => Claim::ALL.into_iter().filter(|claim| claim.sees(*axis, part)).collect(),
+            Finding::NotInvariant { .. } => {
+                let changed = finding.changed().unwrap_or_default();
+                Claim::ALL.into_iter().filter(|claim| claim.sees(&changed, part)).collect()
+            }
             Finding::Undecided { .. } | Finding::Skipped { .. } => Vec::new(),
         }
     }
@@ -153,16 +161,21 @@ mod tests {
             Axis::Prefix,
             Axis::PrefixStability,
             Axis::Ranks,
-            Axis::Knob,
         ];
-        for axis in axes {
+        let knobs = ["knob num_splits", "knob workspace"].map(str::to_owned);
+        for changed in axes.map(|it| it.to_string()).into_iter().chain(knobs) {
             for part in Part::ALL {
-                assert!(Claim::ALL.iter().any(|claim| claim.sees(axis, part)), "{axis} in {part:?}");
+                assert!(Claim::ALL.iter().any(|claim| claim.sees(&changed, part)), "{changed} in {part:?}");
             }
         }
-        assert!(!Claim::SplitInvariant.sees(Axis::Company, Part::Random));
+        let seen = |claim: Claim, changed, part| claim.sees(changed, part);
+        assert!(!seen(Claim::SplitInvariant, "company", Part::Random));
+        assert!(seen(Claim::SplitInvariant, "company", Part::Splits) && seen(Claim::BatchInvariant, "company", Part::Splits));
+        // A knob that has nothing to do with splits is no evidence of them.
         assert!(
-            Claim::SplitInvariant.sees(Axis::Company, Part::Splits) && Claim::BatchInvariant.sees(Axis::Company, Part::Splits)
+            seen(Claim::SplitInvariant, "knob num_splits", Part::Random)
+                && seen(Claim::Repeatable, "knob workspace", Part::Splits)
         );
+        assert!(!seen(Claim::SplitInvariant, "knob workspace", Part::Splits));
     }
 }

@@ -48,7 +48,7 @@ impl Counting {
         let kv = longest(case);
         let place = if !record.failures.is_empty() { 1 } else { usize::from(!record.is_match()) * 2 };
         let length = self.lengths.entry(bin(kv)).or_insert(LengthBin { up_to: bin(kv), ..LengthBin::default() });
-        length.cases += 1;
+        length.cases += u64::from(record.has_run() || !record.failures.is_empty());
         length.failed += u64::from(!record.failures.is_empty());
         length.mismatched += u64::from(record.pair[1] > 0);
         for &claim in &work.claims {
@@ -218,10 +218,11 @@ pub(super) fn evidence(claim: Claim, record: &CaseRecord, part: Part) -> Evidenc
         Claim::RejectsOrCorrect => [record.accuracy[0] + record.refused, record.exceeding],
         // How many of them differ is not in a digest.
         Claim::VersionEqual => [record.accuracy[0], 0],
-        _ => claim.axes().iter().filter(|&&axis| claim.sees(axis, part)).fold([0; 2], |sum, &axis| {
-            let more = record.changed(axis);
-            [sum[0] + more[0], sum[1] + more[1]]
-        }),
+        _ => record
+            .along
+            .iter()
+            .filter(|(changed, _)| claim.sees(changed, part))
+            .fold([0; 2], |sum, (_, more)| [sum[0] + more[0], sum[1] + more[1]]),
     };
     Evidence { elements, differing, failed: record.fails(claim) }
 }

@@ -3,7 +3,9 @@
 use super::certificate::{Contract, KernelText};
 use super::digest::{of_json, sha256};
 use super::statement::Resource;
+use crate::external::kernel_file::{KernelFile, Runs};
 use crate::external::name::KernelName;
+use crate::external::process::Command;
 use crate::finding::Path;
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::kernel_fields;
@@ -49,16 +51,20 @@ impl KernelText {
     }
 }
 
-/// SHA-256 over the files that a kernel's name stands for: its library, its kernel file, the program of a process and the files among its
-/// arguments. `None` for a kernel that is part of lastbit.
+/// SHA-256 over the files that a kernel's name stands for: its library, its kernel file and what that runs, the program of a process and
+/// the files among its arguments. `None` for a kernel that is part of lastbit.
 fn measured(words: &str) -> Result<Option<String>, String> {
     let files: Vec<PathBuf> = match KernelName::parse(words)? {
         KernelName::Reference(_) => return Ok(None),
-        KernelName::Library(path) | KernelName::File(path) => vec![path],
-        KernelName::Process(argv) => {
-            let program = argv.first().map(|it| program(it)).into_iter();
-            let arguments = argv.iter().skip(1).map(PathBuf::from).filter(|path| path.is_file());
-            program.chain(arguments).collect()
+        KernelName::Library(path) => vec![path],
+        KernelName::Process(argv) => started(&argv, None),
+        KernelName::File(path) => {
+            let runs = match KernelFile::load(&path).map_err(|error| error.to_string())?.runs {
+                Runs::Process(Command { argv, folder, .. }) => started(&argv, folder.as_deref()),
+                Runs::Library { path, .. } => vec![path],
+                Runs::Reference(_) => Vec::new(),
+            };
+            [path].into_iter().chain(runs).collect()
         }
     };
     let digests: Result<Vec<String>, String> = files.iter().map(|path| of_file(path)).collect();
@@ -70,6 +76,14 @@ fn measured(words: &str) -> Result<Option<String>, String> {
 
 fn of_file(path: &FilePath) -> Result<String, String> {
     std::fs::read(path).map(sha256).map_err(|error| format!("{}: cannot be read for its digest: {error}", path.display()))
+}
+
+/// The program of a command that is started in a folder, and the files among its arguments.
+fn started(argv: &[String], folder: Option<&FilePath>) -> Vec<PathBuf> {
+    let there = |name: &str| folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+    let program = argv.first().map(|name| Some(there(name)).filter(|it| it.is_file()).unwrap_or_else(|| program(name)));
+    let arguments = argv.iter().skip(1).map(|name| there(name)).filter(|path| path.is_file());
+    program.into_iter().chain(arguments).collect()
 }
 
 /// The file that a shell would start.
@@ -112,6 +126,16 @@ mod tests {
         let words = format!("lib:{}", file.path().display());
         assert_eq!(measured(&words).unwrap(), Some(sha256("one")));
         assert!(measured("process:sh -c true").unwrap().is_some());
+        // What a kernel file starts, in the folder that it names.
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = folder.path().join("kernel.toml");
+        std::fs::write(&kernel, "format = 1\ncommand = [\"sh\", \"serve.sh\"]\n").unwrap();
+        let with = |script: &str| {
+            std::fs::write(folder.path().join("serve.sh"), script).unwrap();
+            measured(&kernel.display().to_string()).unwrap().expect("files")
+        };
+        assert_ne!(with("exit 1"), with("exit 2"));
+        assert_eq!(with("exit 1"), with("exit 1"));
         assert!(measured("lib:/no/such.so").unwrap_err().contains("/no/such.so"));
     }
 }

@@ -2,7 +2,7 @@
 //! these lines and of the battery, and of nothing else.
 
 use super::claim::Claim;
-use crate::finding::{Accuracy, Axis, Finding, Verdict};
+use crate::finding::{Accuracy, Finding, Skip, Verdict};
 use crate::subject::attention::battery::Part;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct CaseRecord {
     /// Elements compared, train against infer, and those that differ.
     #[serde(skip_serializing_if = "is_zero")]
     pub pair: [u64; 2],
-    /// By what relations changed: elements compared, and those that differ.
+    /// By what relations changed (`pages`, `knob num_splits`): elements compared, and those that differ.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub along: BTreeMap<String, [u64; 2]>,
     /// Differing elements of the pair by distance; zeros at the end are left out.
@@ -57,9 +57,9 @@ pub struct CaseRecord {
     /// Elements that the oracle left undecided.
     #[serde(skip_serializing_if = "is_zero_u64")]
     pub undecided: u64,
-    /// Why something was not run.
+    /// What was not run or not compared, as [`Skip`] writes it, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skipped: Vec<String>,
+    pub skipped: Vec<(String, String)>,
     /// What was drawn, or related, and left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
@@ -142,7 +142,7 @@ impl CaseRecord {
             index,
             outputs,
             pair: [*compared, 0],
-            along: along.iter().map(|(axis, counts)| (axis.to_string(), *counts)).collect(),
+            along: along.clone(),
             accuracy: [*judged, *correctly_rounded, *above, *below, *unbounded, *out_of_range],
             worst: *worst,
             errors: trimmed(errors),
@@ -161,7 +161,7 @@ impl CaseRecord {
                 }
                 Finding::Inaccurate(it) => record.exceeding += it.exceeding,
                 Finding::Undecided { elements, .. } => record.undecided += elements,
-                Finding::Skipped { reason } => record.skipped.push(reason.clone()),
+                Finding::Skipped { what, reason } => record.skipped.push((what.to_string(), reason.clone())),
                 Finding::NotInvariant { .. } | Finding::Fault { .. } => {}
             }
             if finding.kind().is_failure() {
@@ -183,19 +183,26 @@ impl CaseRecord {
         self.along.values().fold([0; 2], |sum, it| [sum[0] + it[0], sum[1] + it[1]])
     }
 
-    /// Elements compared along an axis, and those that differ.
-    pub fn changed(&self, axis: Axis) -> [u64; 2] {
-        self.along.get(&axis.to_string()).copied().unwrap_or_default()
-    }
-
     /// Whether a failure speaks against a claim.
     pub fn fails(&self, claim: Claim) -> bool {
         self.failures.iter().any(|(_, claims)| claims.iter().any(|it| it == claim.name()))
     }
 
-    /// Whether a case was drawn and at least one of its runs came to an end.
+    /// What was not run or not compared, and why.
+    pub fn skips(&self) -> impl Iterator<Item = (Skip, &str)> {
+        self.skipped.iter().map(|(what, reason)| (Skip::parse(what), reason.as_str()))
+    }
+
+    /// Whether a kernel failed at it.
+    pub fn has_fault(&self) -> bool {
+        self.failures.iter().any(|(signature, _)| signature.starts_with("fault"))
+    }
+
+    /// Whether a case was drawn, gave results, and neither path stopped short.
     pub fn has_run(&self) -> bool {
-        !self.outputs.is_empty() && (self.accuracy[0] > 0 || self.pair[0] > 0 || self.related()[0] > 0)
+        let results = self.accuracy[0] > 0 || self.pair[0] > 0 || self.related()[0] > 0;
+        let short = self.skips().any(|(what, _)| matches!(what, Skip::Case | Skip::Run(_)));
+        !self.outputs.is_empty() && results && !short && !self.has_fault()
     }
 
     /// Whether everything matched, and something was compared.

@@ -7,6 +7,7 @@ use super::kernel_text::kernel_text;
 use super::record::{CaseRecord, Record};
 use super::work::{Work, case_on};
 use crate::finding::Path;
+use crate::number::Dtype;
 use crate::ordered::{Flow, ordered};
 use crate::subject::attention::Attention;
 use crate::subject::attention::battery::{Battery, Part, Size};
@@ -150,17 +151,40 @@ fn a_claim_passes_only_where_nothing_is_missing() {
     expect(no_company, |claim| claim == Claim::BatchInvariant, Unverifiable, "nothing was compared");
     let refused = |it: &mut Vec<Record>| {
         let case = random(it);
-        *case =
-            CaseRecord { skipped: vec!["infer: no".into()], part: case.part.clone(), index: case.index, ..CaseRecord::default() };
+        *case = CaseRecord {
+            skipped: vec![("infer".into(), "infer: no".into())],
+            part: case.part.clone(),
+            index: case.index,
+            ..CaseRecord::default()
+        };
     };
     expect(refused, |claim| claim != Claim::RejectsOrCorrect, Unverifiable, "not run: 1 times infer: no");
-    let partly = |it: &mut Vec<Record>| random(it).skipped.push("empty rows".into());
+    let partly = |it: &mut Vec<Record>| random(it).skipped.push(("pair".into(), "empty rows".into()));
     expect(
         partly,
         |claim| matches!(claim, Claim::TrainEqInfer | Claim::Accurate),
         Unverifiable,
         "not compared: 1 times empty rows",
     );
+    // One path refused, in whatever words: the other's results are no evidence of a pair, nor is the case one that ran.
+    let one_sided = |it: &mut Vec<Record>| random(it).skipped.push(("infer".into(), "infer: page size is out of range".into()));
+    expect(
+        one_sided,
+        |claim| claim != Claim::RejectsOrCorrect,
+        Unverifiable,
+        "not run: 1 times infer: page size is out of range",
+    );
+    let one_change = |it: &mut Vec<Record>| random(it).skipped.push(("pages".into(), "infer: no such page".into()));
+    expect(one_change, |claim| claim == Claim::PageInvariant, Unverifiable, "changes not run: 1 times infer: no such page");
+    // Another knob is no evidence of splits.
+    let no_splits = |it: &mut Vec<Record>| {
+        for case in cases(it) {
+            if case.part == Part::Splits.name() {
+                case.along = [("knob workspace".to_owned(), [9, 0])].into();
+            }
+        }
+    };
+    expect(no_splits, |claim| claim == Claim::SplitInvariant, Unverifiable, "nothing was compared");
     expect(|it| random(it).undecided = 1, |claim| !of_bits(claim), Unverifiable, "1 elements that the oracle left undecided");
     expect(|it| random(it).accuracy[4] = 1, |claim| claim == Claim::Accurate, Unverifiable, "1 elements whose bound is infinite");
     expect(
@@ -172,6 +196,16 @@ fn a_claim_passes_only_where_nothing_is_missing() {
     expect(|it| random(it).set_aside = 1, of_bits, Unverifiable, "1 differences of a kernel that does not repeat itself");
     let blind = |it: &mut Vec<Record>| cases(it).for_each(|case| case.sensitive = case.sensitive.map(|_| false));
     expect(blind, of_bits, Unverifiable, "none could have failed");
+    let blind_in_bf16 = |it: &mut Vec<Record>| {
+        for case in cases(it) {
+            let part: Part = case.part.parse().expect("a stratum");
+            let trial = PASSING.0.battery.trial(part, case.index);
+            if trial.is_some_and(|it| it.case.problem.out_dtype == Dtype::BF16) {
+                case.sensitive = case.sensitive.map(|_| false);
+            }
+        }
+    };
+    expect(blind_in_bf16, of_bits, Unverifiable, "no case with outputs in bf16 whose bits follow the order of its sums");
     let straight = |it: &mut Vec<Record>| cases(it).for_each(|case| case.reach = 0);
     expect(straight, |_| true, Unverifiable, "never reached: prefix hit");
     let survivor = |it: &mut Vec<Record>| {

@@ -76,13 +76,13 @@ impl ShardLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Fault, Path};
+    use crate::finding::{Fault, Path, Skip};
     use crate::number::Dtype;
 
     #[test]
     fn a_line_of_a_shard_is_that_of_a_run_and_what_it_counts() {
         let fault = Finding::Fault { path: Path::Train, fault: Fault::Failed("no memory".into()), relation: None };
-        let skipped = Finding::Skipped { reason: "too long".into() };
+        let skipped = Finding::Skipped { what: Skip::Case, reason: "too long".into() };
         for findings in [vec![], vec![skipped.clone()], vec![skipped, fault]] {
             let verdict = Verdict { findings, compared: 12, order_sensitive: Some(true), ..Verdict::default() };
             let counts = Statistics::of_case(&verdict, Dtype::F16, 9);

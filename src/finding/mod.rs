@@ -5,6 +5,7 @@ mod axis;
 mod difference;
 mod fault;
 mod path;
+mod skip;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -14,6 +15,7 @@ pub use axis::Axis;
 pub use difference::{Comparison, DISTANCE_BINS, Difference, ELEMENTS_KEPT, Element, Nearer, same};
 pub use fault::{Breakage, Fault};
 pub use path::Path;
+pub use skip::Skip;
 pub use verdict::Verdict;
 
 use crate::tensor::Index;
@@ -56,6 +58,8 @@ pub enum Finding {
     },
     /// The case, or part of it, was not run.
     Skipped {
+        /// What.
+        what: Skip,
         /// Why; counted by this text.
         reason: String,
     },
@@ -121,7 +125,7 @@ impl Finding {
                 format!("not_invariant {path} {} {}", self.changed().unwrap_or_default(), difference.output)
             }
             Finding::Undecided { output, .. } => format!("undecided {output}"),
-            Finding::Skipped { reason } => format!("skipped {reason}"),
+            Finding::Skipped { reason, .. } => format!("skipped {reason}"),
         }
     }
 

@@ -109,7 +109,7 @@ fn signatures_and_families() {
             "not_invariant infer knob num_splits",
         ),
         (Finding::Undecided { output: "o", elements: 1, index: Index::default() }, "undecided o", "undecided"),
-        (Finding::Skipped { reason: "softcap".into() }, "skipped softcap", "skipped"),
+        (Finding::Skipped { what: Skip::Case, reason: "softcap".into() }, "skipped softcap", "skipped"),
     ];
     for (finding, signature, family) in &findings {
         assert_eq!((finding.signature().as_str(), finding.family().as_str()), (*signature, *family));
@@ -134,7 +134,7 @@ fn a_finding_under_a_relation_names_it() {
 #[test]
 fn the_headline_is_the_first_failure() {
     let undecided = || Finding::Undecided { output: "o", elements: 1, index: Index::default() };
-    let skipped = || Finding::Skipped { reason: "softcap".into() };
+    let skipped = || Finding::Skipped { what: Skip::Case, reason: "softcap".into() };
     let of = |findings: Vec<Finding>| Verdict { findings, compared: 9, ..Verdict::default() };
     let open = of(vec![undecided(), skipped()]);
     assert_eq!((open.failure(), open.headline(), open.is_match()), (None, Some(&undecided()), false));

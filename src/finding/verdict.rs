@@ -1,6 +1,6 @@
 //! What is said of a whole case.
 
-use super::{Accuracy, Axis, Finding};
+use super::{Accuracy, Finding};
 use crate::reach::Reach;
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ pub struct Verdict {
     pub relations: u64,
     /// Elements of `o` and of `lse` whose bits were compared under relations.
     pub related: [u64; 2],
-    /// By what was changed: elements compared, and those of them that differ.
-    pub along: BTreeMap<Axis, [u64; 2]>,
+    /// By what was changed, as [`Finding::changed`] says it: elements compared, and those of them that differ.
+    pub along: BTreeMap<String, [u64; 2]>,
     /// What was not drawn, or not compared, since a kernel does not do it: reasons, each once. No part of the verdict.
     pub left_out: Vec<String>,
     /// Relations that were not run since the changed case is beyond the kernel, with the reason.

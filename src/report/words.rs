@@ -86,7 +86,7 @@ pub(super) fn error_bin(n: usize, bins: usize) -> String {
 /// Bins of distances in ULP: 1, 2, 3 to 4, 5 to 8; the last is what has no distance.
 pub(super) fn distance_bin(n: usize, bins: usize) -> String {
     match n {
-        n if n + 1 == bins => "NaN, or another sign".into(),
+        n if n + 1 == bins => "NaN, infinity or zero's sign".into(),
         0 => "1".into(),
         1 => "2".into(),
         n => match (1u64.checked_shl(n as u32 - 1), 1u64.checked_shl(n as u32)) {
@@ -142,10 +142,10 @@ mod tests {
         let errors: Vec<String> = (0..5).map(|n| error_bin(n, 5)).collect();
         assert_eq!(errors, ["up to ¼", "¼ to ½", "½ to 1", "1 to 2", "over 2"]);
         let distances: Vec<String> = (0..5).map(|n| distance_bin(n, 5)).collect();
-        assert_eq!(distances, ["1", "2", "3 to 4", "5 to 8", "NaN, or another sign"]);
+        assert_eq!(distances, ["1", "2", "3 to 4", "5 to 8", "NaN, infinity or zero's sign"]);
         let coarse = coarse_distances(&[1; 20]);
         let names: Vec<&str> = coarse[10..].iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["513 to 1,024", "over 2^10, to 2^15", "over 2^15, to 2^18", "NaN, or another sign"]);
+        assert_eq!(names, ["513 to 1,024", "over 2^10, to 2^15", "over 2^15, to 2^18", "NaN, infinity or zero's sign"]);
         assert_eq!(coarse.iter().map(|(_, n)| n).sum::<u64>(), 20);
         assert_eq!(distance_bin(70, 80), "2^69 to 2^70");
         assert_eq!([length_bin(None, 0), length_bin(Some(0), 1), length_bin(Some(2), 4)], ["0", "1", "3 to 4"]);

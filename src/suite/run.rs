@@ -65,7 +65,7 @@ impl Report {
     fn note(&mut self, verdict: &Verdict, checks: &Checks) {
         for finding in &verdict.findings {
             let reason = match finding {
-                Finding::Skipped { reason } => reason.clone(),
+                Finding::Skipped { reason, .. } => reason.clone(),
                 Finding::Undecided { output, .. } => format!("undecided elements of {output}"),
                 _ => continue,
             };

@@ -67,7 +67,7 @@ fn pages_beyond_all_memory_are_skipped() {
     let (mut paged, mut compared) = (0, 0);
     run(&attention, Campaign { seed: 1, first: 0, length: Length::Cases(30), jobs: 1 }, |done: Done<Trial>| {
         let large = matches!(done.trial.case.infer.cache, Cache::Paged { .. });
-        let skipped = |finding: &Finding| matches!(finding, Finding::Skipped { reason } if reason.starts_with("beyond the limits of a case: infer.page is 4294967295;"));
+        let skipped = |finding: &Finding| matches!(finding, Finding::Skipped { reason, .. } if reason.starts_with("beyond the limits of a case: infer.page is 4294967295;"));
         paged += u32::from(large);
         compared += done.verdict.compared;
         assert_eq!(done.verdict.findings.iter().any(skipped), large, "{:?}", done.verdict.findings);

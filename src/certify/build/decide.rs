@@ -1,6 +1,6 @@
 //! What becomes of a claim: FAIL with a failing case, PASS where nothing is missing, else UNVERIFIABLE with all that is.
 
-use super::{Asked, ClaimSum, Sums, battery_text};
+use super::{Asked, ClaimSum, Stratum, Sums, battery_text};
 use crate::certify::certificate::{Counts, Mutants, Results, Status};
 use crate::certify::claim::Claim;
 use crate::subject::attention::battery::Part;
@@ -22,6 +22,7 @@ impl Sums {
                 format!("{} of {} cases fail; {} of {} elements {what}", sum.failed, sum.cases, sum.differing, sum.elements),
             );
         }
+        let outside_asked = asked.work.battery.cases(Part::Outside) > 0;
         let mut reasons = Vec::new();
         if sum.elements == 0 {
             reasons.push(format!("nothing was compared{}", self.why_nothing(claim)));
@@ -38,6 +39,9 @@ impl Sums {
         if !self.partly.is_empty() && matches!(claim, Claim::TrainEqInfer | Claim::Accurate) {
             reasons.push(format!("not compared: {}", words(&self.partly)));
         }
+        if !sum.not_run.is_empty() {
+            reasons.push(format!("changes not run: {}", words(&sum.not_run)));
+        }
         if self.faults > 0 && claim != Claim::RejectsOrCorrect {
             reasons.push(format!("{} cases ended in a fault", self.faults));
         }
@@ -46,17 +50,30 @@ impl Sums {
         }
         if matches!(claim, Claim::Accurate | Claim::RejectsOrCorrect) {
             let [unbounded, out] = [self.results.unbounded, self.results.out_of_range];
+            let (undecided, unbounded, out) = match claim {
+                Claim::Accurate => (self.undecided, unbounded, out),
+                _ => (self.undecided + self.undecided_outside, 0, 0),
+            };
             for (count, what) in [
-                (self.undecided, "elements that the oracle left undecided"),
+                (undecided, "elements that the oracle left undecided"),
                 (unbounded, "elements whose bound is infinite"),
                 (out, "elements with a predicted overflow"),
             ] {
-                if count > 0 && (claim == Claim::Accurate || what.contains("undecided")) {
+                if count > 0 {
                     reasons.push(format!("{count} {what}"));
                 }
             }
-        } else if self.sensitive.values().all(|it| it[1] == 0) {
-            reasons.push("no case whose bits follow the order of its sums: none could have failed".to_owned());
+        } else {
+            let blind: Vec<&str> = self.sensitive.iter().filter(|(_, it)| it[1] == 0).map(|(out, _)| out.as_str()).collect();
+            if blind.len() == self.sensitive.len() {
+                reasons.push("no case whose bits follow the order of its sums: none could have failed".to_owned());
+            } else if !blind.is_empty() {
+                let blind = blind.join(", ");
+                reasons.push(format!("no case with outputs in {blind} whose bits follow the order of its sums"));
+            }
+        }
+        if claim == Claim::RejectsOrCorrect && self.strata[&Part::Outside].result.generated == 0 && outside_asked {
+            reasons.push("no case outside what the kernels declare was drawn".to_owned());
         }
         if self.mutants.killed < (self.mutants.floor * self.mutants.planted as f64).ceil() as u64 || self.mutants.planted == 0 {
             let Mutants { killed, planted, floor, survived } = &self.mutants;
@@ -88,7 +105,7 @@ impl Sums {
                     (worst * 1e4).floor() / 1e4
                 )
             }
-            Claim::RejectsOrCorrect => match self.strata[&Part::Outside].0.generated {
+            Claim::RejectsOrCorrect => match self.strata[&Part::Outside].result.generated {
                 0 => format!("{elements} elements in {cases} cases; the kernels declare no limit, so no case is outside"),
                 outside => {
                     format!("{elements} elements and refusals in {cases} cases, {outside} of them outside what is declared")
@@ -101,8 +118,14 @@ impl Sums {
     /// What was left out that a claim is about.
     fn why_nothing(&self, claim: Claim) -> String {
         let about = |reason: &&String| claim.axes().iter().any(|axis| reason.starts_with(&format!("{axis}:")));
-        let left_out = self.strata.values().flat_map(|(it, ..)| it.left_out.keys()).find(about);
-        left_out.map_or(String::new(), |reason| format!(": {reason}"))
+        let left_out = self.strata.values().flat_map(|it| it.result.left_out.keys()).find(about);
+        match left_out {
+            Some(reason) => format!(": {reason}"),
+            None if claim == Claim::SplitInvariant && self.strata[&Part::Splits].result.generated == 0 => {
+                ": none of the long rows that were drawn is a case that the kernels do".to_owned()
+            }
+            None => String::new(),
+        }
     }
 
     /// Stratum by stratum, against an earlier certificate of the same battery.
@@ -115,7 +138,7 @@ impl Sums {
         }
         let mut changed = Vec::new();
         let (mut equal, mut cases) = (0, 0);
-        for (stratum, outputs, _) in self.strata.values().filter(|(it, ..)| it.generated > 0) {
+        for Stratum { result: stratum, outputs, .. } in self.strata.values().filter(|it| it.result.generated > 0) {
             match previous.strata.iter().find(|it| it.name == stratum.name) {
                 Some(it) if it.outputs == outputs.so_far() => (equal, cases) = (equal + 1, cases + stratum.generated),
                 _ => changed.push(stratum.name.clone()),

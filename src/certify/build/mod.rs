@@ -14,7 +14,7 @@ use super::record::{CaseRecord, HuntRecord, Record};
 use super::statement::Statement;
 use super::work::{self, Unit, Work};
 use super::{bound, control};
-use crate::finding::{DISTANCE_BINS, ERROR_BINS};
+use crate::finding::{DISTANCE_BINS, ERROR_BINS, Skip};
 use crate::lab::{OTHER_REASONS, SKIP_REASONS};
 use crate::reach::{Reach, ReachCounts};
 use crate::subject::attention::battery::{self, Battery, Part};
@@ -30,6 +30,9 @@ const KEPT: usize = 2;
 
 /// Failing cases of each kind that are looked at for the smallest to begin shrinking from.
 const CANDIDATES: usize = 40;
+
+/// Why a stratum has fewer cases than its battery asks for.
+pub(super) const NO_CASE: &str = "no draw for it is a case of this stratum";
 
 /// Cases whose text goes into the digest of a battery, from each stratum.
 const SAMPLED: u64 = 16;
@@ -74,7 +77,7 @@ pub fn battery_text(battery: &Battery, claims: &[Claim]) -> BatteryText {
 
 /// Sums over the records.
 struct Sums {
-    strata: BTreeMap<Part, (StratumResult, Lines, Lines)>,
+    strata: BTreeMap<Part, Stratum>,
     claims: BTreeMap<Claim, ClaimSum>,
     results: Results,
     counting: Counting,
@@ -85,11 +88,20 @@ struct Sums {
     not_run: Counts,
     partly: Counts,
     undecided: u64,
+    undecided_outside: u64,
     set_aside: u64,
     faults: u64,
     /// By claim and signature: failing cases, the first few.
     failing: BTreeMap<(Claim, String), Vec<(Part, u64)>>,
     random: [u64; 2],
+}
+
+/// A stratum, and the digests that run along with it.
+struct Stratum {
+    result: StratumResult,
+    cases: Lines,
+    outputs: Lines,
+    records: Lines,
 }
 
 #[derive(Default)]
@@ -98,6 +110,8 @@ struct ClaimSum {
     failed: u64,
     elements: u64,
     differing: u64,
+    /// Relations about it that a kernel refused.
+    not_run: Counts,
 }
 
 /// Makes the statement. `records` are those of all units, in order.
@@ -119,11 +133,13 @@ pub fn build(asked: &Asked<'_>, records: impl IntoIterator<Item = Result<Record,
     let statement = sums.statement(asked);
     for waiver in &asked.waivers {
         let claim = statement.predicate.lastbit.claims.iter().find(|it| it.claim == waiver.claim);
-        if let Some(claim) = claim.filter(|it| it.status != Status::Fail) {
-            return Err(format!(
-                "the waiver of {} ({}) is not needed: it is {}; remove it",
-                claim.claim, waiver.issue, claim.status
-            ));
+        let (of, issue) = (&waiver.claim, &waiver.issue);
+        match claim {
+            Some(it) if it.status == Status::Fail => {}
+            Some(it) => return Err(format!("the waiver of {of} ({issue}) is not needed: it is {}; remove it", it.status)),
+            None => {
+                return Err(format!("the waiver of {of} ({issue}) is of a claim that this certificate does not make; remove it"));
+            }
         }
     }
     Ok(statement)
@@ -135,7 +151,8 @@ impl Sums {
         let stratum = |part: Part| {
             let result =
                 StratumResult { name: part.name().to_owned(), about: part.about().to_owned(), ..StratumResult::default() };
-            (part, (result, Lines::default(), Lines::default()))
+            let lines = Lines::default;
+            (part, Stratum { result, cases: lines(), outputs: lines(), records: lines() })
         };
         let mutants = Mutants { planted: 0, killed: 0, survived: Vec::new(), floor: asked.floor };
         Sums {
@@ -150,6 +167,7 @@ impl Sums {
             not_run: Counts::new(),
             partly: Counts::new(),
             undecided: 0,
+            undecided_outside: 0,
             set_aside: 0,
             faults: 0,
             failing: BTreeMap::new(),
@@ -181,10 +199,14 @@ impl Sums {
     }
 
     fn case(&mut self, work: &Work, part: Part, record: &CaseRecord) {
-        let (stratum, outputs, lines) = self.strata.get_mut(&part).expect("all strata are there");
-        lines.add(&serde_json::to_string(record).expect("a record is JSON"));
-        outputs.add(&record.outputs);
-        let Some(trial) = work.battery.trial(part, record.index) else { return };
+        let of = self.strata.get_mut(&part).expect("all strata are there");
+        of.records.add(&serde_json::to_string(record).expect("a record is JSON"));
+        of.outputs.add(&record.outputs);
+        let stratum = &mut of.result;
+        let Some(trial) = work.battery.trial(part, record.index) else {
+            return count(&mut stratum.left_out, NO_CASE);
+        };
+        of.cases.add(&work.battery.text(&trial));
         stratum.generated += 1;
         stratum.run += u64::from(record.has_run() || record.refused > 0);
         stratum.failed += u64::from(!record.failures.is_empty());
@@ -193,12 +215,17 @@ impl Sums {
         stratum.elements += record.pair[0] + related;
         stratum.differing += record.pair[1] + changed;
         record.left_out.iter().for_each(|reason| count(&mut stratum.left_out, reason));
-        for reason in &record.skipped {
+        for (what, reason) in record.skips() {
             count(&mut stratum.skipped, reason);
-            let skips = if record.has_run() { &mut self.partly } else { &mut self.not_run };
-            // That an overflow is predicted is the bound's to say.
-            if !reason.contains("out of range") {
-                count(skips, reason);
+            match what {
+                Skip::Case | Skip::Run(_) => count(&mut self.not_run, reason),
+                Skip::Pair => count(&mut self.partly, reason),
+                Skip::Changed(changed) => {
+                    let about = self.claims.iter_mut().filter(|(claim, _)| claim.sees(&changed, part));
+                    about.for_each(|(_, sum)| count(&mut sum.not_run, reason));
+                }
+                // The elements that it is about are counted.
+                Skip::Bound => {}
             }
         }
         self.counting.add(work, &trial.case, record, part);
@@ -216,15 +243,18 @@ impl Sums {
             of[1] += u64::from(sensitive);
         }
         self.reach.add(Reach::of_bits(record.reach));
-        self.undecided += record.undecided;
-        self.set_aside += record.set_aside;
-        self.faults += u64::from(record.failures.iter().any(|(signature, _)| signature.starts_with("fault")));
         if part == Part::Random {
-            self.random[0] += u64::from(record.has_run());
+            // One that failed has run far enough to.
+            self.random[0] += u64::from(record.has_run() || !record.failures.is_empty());
             self.random[1] += u64::from(!record.failures.is_empty());
         }
-        // The accuracy that is claimed is that of calls that the kernels declare.
-        if part != Part::Outside {
+        // What the kernels declare that they do not do speaks for and against one claim alone.
+        if part == Part::Outside {
+            self.undecided_outside += record.undecided;
+        } else {
+            self.undecided += record.undecided;
+            self.set_aside += record.set_aside;
+            self.faults += u64::from(record.has_fault());
             self.measure(record);
         }
         for (signature, claims) in &record.failures {
@@ -332,11 +362,14 @@ impl Sums {
             mutants: self.mutants,
             controls: self.controls,
         };
-        let strata = self
-            .strata
-            .into_values()
-            .filter(|(it, ..)| it.generated > 0)
-            .map(|(stratum, outputs, records)| StratumResult { outputs: outputs.finish(), records: records.finish(), ..stratum });
+        let strata = self.strata.into_values().filter(|it| it.result.generated > 0 || !it.result.left_out.is_empty()).map(
+            |Stratum { result, cases, outputs, records }| StratumResult {
+                cases: cases.finish(),
+                outputs: outputs.finish(),
+                records: records.finish(),
+                ..result
+            },
+        );
         let certificate = Certificate {
             format: FORMAT,
             lastbit: env!("CARGO_PKG_VERSION").to_owned(),

@@ -173,7 +173,15 @@ pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
 
 /// The records beside a certificate: what a sample of `verify` is drawn from.
 pub(in crate::cli) fn records_file(certificate: &Path) -> PathBuf {
-    certificate.with_extension("cases.jsonl")
+    match certificate.extension() {
+        Some(extension) if extension == "json" => certificate.with_extension("cases.jsonl"),
+        // `x.old` and `x.new` are two certificates.
+        _ => {
+            let mut name = certificate.as_os_str().to_owned();
+            name.push(".cases.jsonl");
+            name.into()
+        }
+    }
 }
 
 /// The signature beside a certificate, where `ssh-keygen -Y sign` puts it too.

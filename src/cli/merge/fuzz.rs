@@ -179,7 +179,7 @@ fn take_shrunk(runs: &[ShardRun], index: u64, signature: &str, folder: &OutFolde
 mod tests {
     use super::*;
     use crate::cli::verdict_line::of_shard;
-    use crate::finding::{Fault, Finding, Path, Verdict};
+    use crate::finding::{Fault, Finding, Path, Skip, Verdict};
     use crate::lab::{OTHER_REASONS, SKIP_REASONS};
     use crate::number::Dtype;
 
@@ -194,7 +194,7 @@ mod tests {
         let (mut run, mut joined) = (Statistics::default(), Joined::default());
         for index in 0..3 * SKIP_REASONS as u64 {
             let reasons = [format!("q = {}", 1000 - index), format!("kv = {}", index % 100)];
-            let findings = reasons.map(|reason| Finding::Skipped { reason }).to_vec();
+            let findings = reasons.map(|reason| Finding::Skipped { what: Skip::Case, reason }).to_vec();
             let verdict = Verdict { findings, left_out: vec![format!("d = {index}")], ..Verdict::default() };
             run.add(&verdict, Dtype::F32, 1);
             joined.take(&read(index, &verdict));

@@ -7,7 +7,7 @@ use super::implementation::Implementation;
 use super::numerics::{Context, Numerics};
 use super::oracle::{Answer, Oracle, RowTruth, Truth, Weighting};
 use super::{Case, ContextParallel, Inputs, Problem, TrainLayout};
-use crate::finding::{Accuracy, Difference, Finding, Inaccuracy, Nearer, Path, Verdict, error_bin};
+use crate::finding::{Accuracy, Difference, Finding, Inaccuracy, Nearer, Path, Skip, Verdict, error_bin};
 use crate::number::{Dtype, ulp_size};
 use crate::tensor::{Index, Tensor};
 
@@ -473,7 +473,8 @@ impl<'a> Judge<'a> {
             }
         }
         if let Some(why) = self.out_of_range {
-            verdict.findings.push(Finding::Skipped { reason: format!("{}: out of range: {why}", self.path) });
+            let reason = format!("{}: out of range: {why}", self.path);
+            verdict.findings.push(Finding::Skipped { what: Skip::Bound, reason });
         }
     }
 }

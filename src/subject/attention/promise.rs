@@ -320,6 +320,6 @@ mod tests {
         let declares = |name: &str| Implementation::reference(kernel(name));
         let pair = pair(declares("ref:aligned"), declares("ref:aligned,declared.anchor=strict"));
         let found = look(&pair, 20);
-        assert!(found.iter().any(|it| matches!(&it.stopped[..], [Finding::Skipped { reason }] if reason.contains("anchor"))));
+        assert!(found.iter().any(|it| matches!(&it.stopped[..], [Finding::Skipped { reason, .. }] if reason.contains("anchor"))));
     }
 }

@@ -266,7 +266,13 @@ impl Battery {
         let scope = self.attention.pair.scope();
         let hints = Hints { granules: self.granules.clone(), head_dims: self.head_dims.clone(), ..Hints::default() };
         let draws = (0..TRIES).map(|n| Stream::new(mix(self.seed, OUTSIDE), index * TRIES + n));
-        draws.map(|mut stream| draw(&mut stream, Profile::Quick, &hints)).find(|case| scope.outside(case).is_some())
+        // Small cases while they serve; rows and keys beyond a declared limit may take long ones.
+        let profile = |n| match n {
+            n if n < TRIES / 2 => Profile::Quick,
+            n if n < TRIES * 7 / 8 => Profile::Mixed,
+            _ => Profile::Long,
+        };
+        (0..).zip(draws).map(|(n, mut stream)| draw(&mut stream, profile(n), &hints)).find(|case| scope.outside(case).is_some())
     }
 
     /// A case as text, without its kernels.

@@ -23,7 +23,7 @@ use super::trial::{Checks, Trial};
 use super::validate::FieldError;
 use super::witness::order_sensitive;
 use super::{Case, Inputs, Problem, validate};
-use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
+use crate::finding::{Comparison, Difference, Finding, Path, Skip, Verdict};
 use crate::number::Dtype;
 use crate::tensor::Index;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Pair {
             Checks::Turn(_) | Checks::All { .. } => {
                 // What kernels declare, a page size say, may lie beyond that: no case file could hold such a case, nor memory its tensors.
                 if let Err(FieldError { field, reason }) = validate(case) {
-                    skip(&mut verdict, format!("beyond the limits of a case: {field} {reason}"));
+                    skip(&mut verdict, Skip::Case, format!("beyond the limits of a case: {field} {reason}"));
                     return verdict;
                 }
                 let (relations, left_out) = match &trial.checks {
@@ -242,7 +242,7 @@ impl Pair {
             }
         }
         if with_lse && ours.lse_base != theirs.lse_base {
-            skip(verdict, format!("lse in base {} against base {}", ours.lse_base, theirs.lse_base));
+            skip(verdict, Skip::Pair, format!("lse in base {} against base {}", ours.lse_base, theirs.lse_base));
             with_lse = false;
         }
         let mut empty_rows_skipped = false;
@@ -265,24 +265,27 @@ impl Pair {
         }
         if self.oracle == Mode::Off && has_non_finite(problem, train) {
             // Equal NaNs are equal, but without an oracle nobody says that they are right.
-            skip(verdict, "results that are not finite, and no oracle to judge them".into());
+            skip(verdict, Skip::Pair, "results that are not finite, and no oracle to judge them".into());
         }
         if empty_rows_skipped {
-            skip(verdict, format!("empty rows declared {} against {}", ours.empty_row, theirs.empty_row));
+            skip(verdict, Skip::Pair, format!("empty rows declared {} against {}", ours.empty_row, theirs.empty_row));
         }
         verdict.compared += o.compared() + lse.compared();
         [o.finish(), lse.finish()].into_iter().flatten().collect()
     }
 }
 
-fn skip(verdict: &mut Verdict, reason: String) {
-    verdict.findings.push(Finding::Skipped { reason });
+fn skip(verdict: &mut Verdict, what: Skip, reason: String) {
+    verdict.findings.push(Finding::Skipped { what, reason });
 }
 
 /// Why a run gave nothing, as a finding.
 pub(super) fn stopped(path: Path, stop: Stop, relation: Option<&SidedRelation>) -> Finding {
     match stop {
-        Stop::Unsupported(reason) => Finding::Skipped { reason: format!("{path}: {reason}") },
+        Stop::Unsupported(reason) => {
+            let what = relation.map_or(Skip::Run(path), |it| Skip::Changed(it.relation.changed()));
+            Finding::Skipped { what, reason: format!("{path}: {reason}") }
+        }
         Stop::Fault(fault) => Finding::Fault { path, fault, relation: relation.map(|it| it.to_string()) },
     }
 }

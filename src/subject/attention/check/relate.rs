@@ -149,7 +149,7 @@ impl Pair {
         verdict.relations += u64::from(o.compared() > 0);
         verdict.related[0] += o.compared();
         verdict.related[1] += lse.compared();
-        let along = verdict.along.entry(relation.relation.axis()).or_default();
+        let along = verdict.along.entry(relation.relation.changed()).or_default();
         along[0] += o.compared() + lse.compared();
         along[1] += o.differing() + lse.differing();
         for difference in [o.finish(), lse.finish()].into_iter().flatten() {

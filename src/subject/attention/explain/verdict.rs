@@ -43,7 +43,7 @@ pub(super) fn describe(text: &mut String, finding: &Finding) {
         Finding::Undecided { output, elements, index } => {
             writeln!(text, "verdict: undecided: {elements} elements of {output}, first {output}[{index}]")
         }
-        Finding::Skipped { reason } => writeln!(text, "verdict: skipped: {}", tame(reason, NAME)),
+        Finding::Skipped { reason, .. } => writeln!(text, "verdict: skipped: {}", tame(reason, NAME)),
     };
     if let Some(difference) = finding.difference() {
         for element in &difference.elements {

@@ -1,7 +1,7 @@
 mod sides;
 
 use super::*;
-use crate::finding::{Comparison, ELEMENTS_KEPT};
+use crate::finding::{Comparison, ELEMENTS_KEPT, Skip};
 use crate::source::Stream;
 use crate::subject::attention::Sequence;
 use crate::subject::attention::draw::{Hints, Profile, draw};
@@ -103,7 +103,7 @@ fn results_are_counted() {
 fn what_is_out_of_range_is_said_once() {
     let results = [(f32::NAN, known(1.0, 0.0), Bound::OutOfRange("f16 sums")); 3];
     let verdict = judged(&results);
-    assert_eq!(verdict.findings, [Finding::Skipped { reason: "train: out of range: f16 sums".into() }]);
+    assert_eq!(verdict.findings, [Finding::Skipped { what: Skip::Bound, reason: "train: out of range: f16 sums".into() }]);
     assert_eq!((verdict.accuracy.judged, verdict.accuracy.out_of_range), (3, 3));
 }
 

@@ -59,7 +59,7 @@ fn put(probing: &mut Probing<'_>, format: Format, question: &Question, wrong: &m
         if let Some(stopped) = stopped {
             tried.left_out += 1;
             match stopped {
-                Finding::Skipped { reason } => {
+                Finding::Skipped { reason, .. } => {
                     tried.why_left_out.get_or_insert_with(|| reason.clone());
                 }
                 other => {

@@ -428,6 +428,14 @@ impl Relation {
         }
     }
 
+    /// What it changes, and of the kernel's own knobs which; as [`Finding::changed`](crate::finding::Finding::changed) says it.
+    pub fn changed(&self) -> String {
+        match self {
+            Relation::Knob { name, .. } => format!("{} {name}", self.axis()),
+            _ => self.axis().to_string(),
+        }
+    }
+
     /// The same relation with sequences named anew.
     pub fn renamed(self, name: impl Fn(u32) -> u32) -> Relation {
         match self {

@@ -61,7 +61,7 @@ fn without_lse() {
     // Another base cannot be compared, which is said.
     let two = Scripted { means: base_two, ..spoiled() };
     let verdict = check(&pair(right(), two, Mode::Off), &case(), PAIR);
-    assert_eq!(verdict.findings, [Finding::Skipped { reason: "lse in base e against base 2".into() }]);
+    assert_eq!(verdict.findings, [Finding::Skipped { what: Skip::Pair, reason: "lse in base e against base 2".into() }]);
     assert_eq!((verdict.compared, verdict.left_out), (ELEMENTS[0], vec![]));
 }
 
@@ -71,7 +71,7 @@ fn empty_rows() {
     let infinite = Conventions { empty_row: EmptyRow::ZeroPosInf, ..Conventions::default() };
     let other = || Scripted { means: infinite, ..scripted(|_, _, _| {}) };
     let all: u64 = ELEMENTS.iter().sum();
-    let skip = Finding::Skipped { reason: "empty rows declared zero_neg_inf against zero_pos_inf".into() };
+    let skip = Finding::Skipped { what: Skip::Pair, reason: "empty rows declared zero_neg_inf against zero_pos_inf".into() };
     let mut with_sinks = with_an_empty_row();
     with_sinks.problem.sinks = Some(vec![0.5, -1.0]);
     for (case, infer, findings, compared) in [
@@ -94,7 +94,7 @@ fn results_that_are_not_finite() {
         let checks = Checks::Only { oracle: oracle != Mode::Off, pair: true, relation: None };
         check(&pair(kernel(), kernel(), oracle), case, checks)
     };
-    let skip = Finding::Skipped { reason: "results that are not finite, and no oracle to judge them".into() };
+    let skip = Finding::Skipped { what: Skip::Pair, reason: "results that are not finite, and no oracle to judge them".into() };
     assert_eq!(run(&broken(29), Mode::Off, &case()).findings, [skip]);
     assert_eq!(signatures(&run(&broken(29), Mode::Enclosure, &case())), ["inaccurate train o", "inaccurate infer o"]);
     assert_eq!(run(&right, Mode::Off, &case()).findings, []);

@@ -110,8 +110,8 @@ fn beyond_the_limits_of_a_case_nothing_runs() {
     let mut trial = Trial::new(case, Checks::Turn(0));
     trial.left_out = vec!["a reason".into()];
     let verdict = pair.check(&trial, &mut pair.scratch());
-    let [Finding::Skipped { reason }] = &verdict.findings[..] else { panic!("{verdict:?}") };
-    assert!(reason.starts_with("beyond the limits of a case: "), "{reason}");
+    let [Finding::Skipped { what, reason }] = &verdict.findings[..] else { panic!("{verdict:?}") };
+    assert!(*what == Skip::Case && reason.starts_with("beyond the limits of a case: "), "{reason}");
     assert_eq!((taken(&calls), verdict.compared), ([0, 0], 0));
 }
 
@@ -125,8 +125,8 @@ fn beyond_what_a_kernel_declares_it_is_not_asked() {
     let calls = infer.calls.clone();
     let pair = pair(right(), infer, Mode::Enclosure);
     let verdict = check(&pair, &case(), PAIR);
-    let [Finding::Skipped { reason }] = &verdict.findings[..] else { panic!("{verdict:?}") };
-    assert!(reason.starts_with("infer: contiguous calls"), "{reason}");
+    let [Finding::Skipped { what, reason }] = &verdict.findings[..] else { panic!("{verdict:?}") };
+    assert!(*what == Skip::Run(Path::Infer) && reason.starts_with("infer: contiguous calls"), "{reason}");
     assert_eq!((calls.load(Ordering::Relaxed), verdict.compared), (0, 0));
     assert!(pair.scope().outside(&case()).is_some());
     // In a turn, relations that lead there are left out, and said.
