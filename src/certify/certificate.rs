@@ -294,7 +294,8 @@ pub struct Power {
     pub controls: Vec<Control>,
 }
 
-/// Planted faults, put into the reference kernel and run over this battery (its kept cases left out).
+/// Planted faults, put into the reference kernel and run over this battery (its kept cases left out): with the calls that both kernels
+/// take first, and where these do not show one, with all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutants {
@@ -302,6 +303,9 @@ pub struct Mutants {
     pub planted: u64,
     /// How many were found.
     pub killed: u64,
+    /// Those of them that were found only with calls that the kernels do not take, or that pins exclude, by name: the comparison would
+    /// see such a fault, the certified cases would not.
+    pub elsewhere: Vec<String>,
     /// The others, by name.
     pub survived: Vec<String>,
     /// Share that must be found.

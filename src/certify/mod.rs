@@ -18,6 +18,7 @@ pub mod statement;
 mod trees;
 pub mod verify;
 pub mod waiver;
+mod within;
 pub mod work;
 
 #[cfg(test)]

@@ -85,6 +85,9 @@ pub struct HuntRecord {
     pub name: String,
     /// The first case that fails, as `stratum index`; `None`: it survived.
     pub found: Option<String>,
+    /// It was found only with calls that the kernels do not take, or that pins exclude.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// The failure.
     pub signature: Option<String>,
     /// Cases run.

@@ -102,6 +102,14 @@ fn power(text: &mut String, it: &Certificate) {
         let _ = write!(text, "- planted faults found: {killed} of {planted}, at least {:.0}% must be", 100.0 * mutants.floor);
         let survived: Vec<String> = mutants.survived.iter().map(|it| code(it)).collect();
         let _ = writeln!(text, "{}", if survived.is_empty() { String::new() } else { format!("; not: {}", survived.join(", ")) });
+        let elsewhere: Vec<String> = mutants.elsewhere.iter().map(|it| code(it)).collect();
+        if !elsewhere.is_empty() {
+            let _ = writeln!(
+                text,
+                "- of these only with calls that the kernels do not take, or that pins exclude: {}",
+                elsewhere.join(", ")
+            );
+        }
     }
     if !power.controls.is_empty() {
         let failed = power.controls.iter().filter(|it| it.failed_at.is_some()).count();

@@ -104,7 +104,8 @@ pub fn failing() -> Statement {
         until: "2027-03-31".into(),
     }];
     it.power.unreached = vec!["ring_inside_block".into()];
-    it.power.mutants = Mutants { planted: 55, killed: 54, survived: vec!["D-M15".into()], floor: 0.95 };
+    it.power.mutants =
+        Mutants { planted: 55, killed: 54, elsewhere: vec!["D-M9".into()], survived: vec!["D-M15".into()], floor: 0.95 };
     it.results.differing = 18_211;
     it.results.distances = vec![17_020, 1_003, 188, 0, 0, 0, 0, 0, 0];
     it.bound = FailureBound { failed: 117, upper: 0.067_21, ..it.bound };
@@ -307,7 +308,7 @@ fn certificate(words: &str, claims: Vec<ClaimResult>) -> Certificate {
                 ("rejected_draft", 93),
             ]),
             unreached: vec![],
-            mutants: Mutants { planted: 55, killed: 55, survived: vec![], floor: 0.95 },
+            mutants: Mutants { planted: 55, killed: 55, elsewhere: vec![], survived: vec![], floor: 0.95 },
             controls: [
                 ("train_eq_infer", "ref:p-bf16 in inference", "pairs 0"),
                 ("repeatable", "a kernel with a call counter", "pairs 0"),

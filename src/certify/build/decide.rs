@@ -76,7 +76,7 @@ impl Sums {
             reasons.push("no case outside what the kernels declare was drawn".to_owned());
         }
         if self.mutants.killed < (self.mutants.floor * self.mutants.planted as f64).ceil() as u64 || self.mutants.planted == 0 {
-            let Mutants { killed, planted, floor, survived } = &self.mutants;
+            let Mutants { killed, planted, floor, survived, .. } = &self.mutants;
             let survived = survived.join(", ");
             reasons.push(format!("{killed} of {planted} planted faults were found, below the floor of {floor}: not {survived}"));
         }

@@ -18,6 +18,7 @@ use crate::finding::{DISTANCE_BINS, ERROR_BINS, Skip};
 use crate::lab::{OTHER_REASONS, SKIP_REASONS};
 use crate::reach::{Reach, ReachCounts};
 use crate::subject::attention::battery::{self, Battery, Part};
+use crate::subject::attention::pin::Pins;
 use crate::subject::attention::power::parallel;
 use crate::subject::attention::reach::PlanFeature;
 use std::collections::BTreeMap;
@@ -55,14 +56,14 @@ pub struct Asked<'a> {
 
 /// A battery as a certificate names it.
 pub fn battery_text(battery: &Battery, claims: &[Claim]) -> BatteryText {
-    let pins = battery.attention.pins.to_string();
+    let pins = &battery.attention.pins;
     let mut text = BatteryText {
         name: battery.size.name().to_owned(),
         version: battery::VERSION,
         seed: battery.seed,
         claims: claims.iter().map(|claim| claim.name().to_owned()).collect(),
         strata: Part::ALL.iter().map(|&part| (part.name().to_owned(), battery.cases(part))).collect(),
-        limits: if pins.is_empty() { Vec::new() } else { vec![format!("pins: {pins}")] },
+        limits: if *pins == Pins::default() { Vec::new() } else { vec![format!("pins: {pins}")] },
         sha256: String::new(),
     };
     let mut sample = Lines::default();
@@ -154,7 +155,7 @@ impl Sums {
             let lines = Lines::default;
             (part, Stratum { result, cases: lines(), outputs: lines(), records: lines() })
         };
-        let mutants = Mutants { planted: 0, killed: 0, survived: Vec::new(), floor: asked.floor };
+        let mutants = Mutants { planted: 0, killed: 0, elsewhere: Vec::new(), survived: Vec::new(), floor: asked.floor };
         Sums {
             strata: Part::ALL.into_iter().map(stratum).collect(),
             claims: work.claims.iter().map(|&claim| (claim, ClaimSum::default())).collect(),
@@ -184,7 +185,10 @@ impl Sums {
             (Unit::Mutant(mutant), Record::Mutant(hunt)) if hunt.name == mutant.to_string() => {
                 self.mutants.planted += 1;
                 match hunt.found {
-                    Some(_) => self.mutants.killed += 1,
+                    Some(_) => {
+                        self.mutants.killed += 1;
+                        self.mutants.elsewhere.extend(hunt.elsewhere.then(|| hunt.name.clone()));
+                    }
                     None => self.mutants.survived.push(hunt.name.clone()),
                 }
                 Ok(())

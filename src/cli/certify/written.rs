@@ -226,9 +226,13 @@ fn human(statement: &Statement, output: &Path) -> String {
     let _ = writeln!(out, "cases whose bits follow the order of sums: {}", sensitive.join(", "));
     let controls = power.controls.iter().filter(|it| it.failed_at.is_some()).count();
     let mutants = &power.mutants;
+    let elsewhere = match mutants.elsewhere.len() {
+        0 => String::new(),
+        many => format!(" ({many} only with calls that these kernels do not take, or that pins exclude)"),
+    };
     let _ = writeln!(
         out,
-        "planted faults found: {} of {}; negative controls that failed: {controls} of {}",
+        "planted faults found: {} of {}{elsewhere}; negative controls that failed: {controls} of {}",
         mutants.killed,
         mutants.planted,
         power.controls.len()

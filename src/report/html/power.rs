@@ -36,6 +36,10 @@ fn mutants(it: &Mutants) -> Markup {
             p.large { b { (count(it.killed)) " of " (count(it.planted)) } " were found. At least "
                 (format!("{:.0}%", 100.0 * it.floor)) " must be: " @if enough { "enough." } @else { b { "too few." } } }
             div.beam.killed aria-hidden="true" { span style={ "width:" (format!("{:.2}", 100.0 * it.killed as f64 / it.planted as f64)) "%" } {} }
+            @if !it.elsewhere.is_empty() { p {
+                "Found only with calls that these kernels do not take, or that pins exclude: "
+                @for name in &it.elsewhere { code { (name) } " " }
+            } }
             @if !it.survived.is_empty() { p { "Not found: " @for name in &it.survived { code { (name) } " " } } }
         }
     }
