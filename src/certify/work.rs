@@ -141,11 +141,11 @@ impl Work {
                 cases += 1;
                 if let Some(signature) = shows(&record) {
                     let found = Some(record.address());
-                    return HuntRecord { name: String::new(), found, signature: Some(signature), cases };
+                    return HuntRecord { name: String::new(), found, elsewhere: false, signature: Some(signature), cases };
                 }
             }
         }
-        HuntRecord { name: String::new(), found: None, signature: None, cases }
+        HuntRecord { name: String::new(), found: None, elsewhere: false, signature: None, cases }
     }
 }
 
