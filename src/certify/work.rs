@@ -96,23 +96,23 @@ impl Work {
     pub fn run(&self, unit: Unit, scratch: &mut Scratch) -> Record {
         match unit {
             Unit::Case(part, index) => Record::Case(self.case(part, index, scratch)),
-            Unit::Mutant(mutant) => {
-                let kernel = power::kernel(mutant);
-                let found = self.hunt([kernel.clone(), kernel].map(Implementation::reference), HUNTED, |record| {
-                    record.failures.first().map(|(signature, _)| signature.clone())
-                });
-                Record::Mutant(HuntRecord { name: mutant.to_string(), ..found })
-            }
-            Unit::Control(claim) => {
-                let disturbed = control(claim).expect("a claim that has a control");
-                // Two paths of one disturbed kernel: what is about one kernel shows on either.
-                let strata = if claim == Claim::SplitInvariant { HUNTED_LONG } else { HUNTED };
-                let found = self.hunt([disturbed.clone(), disturbed], strata, |record| {
-                    let against = record.failures.iter().find(|(_, claims)| claims.iter().any(|it| it == claim.name()));
-                    against.map(|(signature, _)| signature.clone())
-                });
-                Record::Control(HuntRecord { name: claim.to_string(), ..found })
-            }
+            Unit::Mutant(mutant) => Record::Mutant(self.search(&Hunt::of_mutant(mutant))),
+            Unit::Control(claim) => Record::Control(self.search(&Hunt::of_control(claim))),
+        }
+    }
+
+    /// Does a unit again beside its record. Where a hunt found something, the case that it names is enough: that this one fails is what a
+    /// certificate counts. A case that does not fail alone may fail after others: then all of them are run.
+    pub fn run_beside(&self, unit: Unit, recorded: &Record, scratch: &mut Scratch) -> Record {
+        let hunt = match unit {
+            Unit::Case(..) => None,
+            Unit::Mutant(mutant) => Some(Hunt::of_mutant(mutant)),
+            Unit::Control(claim) => Some(Hunt::of_control(claim)),
+        };
+        match (hunt, unit, recorded) {
+            (Some(hunt), Unit::Mutant(_), Record::Mutant(it)) if self.finds(&hunt, it) => recorded.clone(),
+            (Some(hunt), Unit::Control(_), Record::Control(it)) if self.finds(&hunt, it) => recorded.clone(),
+            _ => self.run(unit, scratch),
         }
     }
 
@@ -124,28 +124,76 @@ impl Work {
         })
     }
 
-    /// Runs the battery's cases on two kernels until one shows what is looked for.
-    fn hunt(
-        &self,
-        [train, infer]: [Implementation; 2],
-        strata: [Part; 4],
-        shows: impl Fn(&CaseRecord) -> Option<String>,
-    ) -> HuntRecord {
+    /// The battery's cases for a hunt's kernels.
+    fn battery_of(&self, hunt: &Hunt) -> Battery {
+        let [train, infer] = hunt.kernels.clone();
         let pair = Pair { train, infer, oracle: Mode::Enclosure, captured: None, witness: false };
-        let battery = Battery::new(self.battery.size, self.battery.seed, &Attention::of(pair));
+        Battery::new(self.battery.size, self.battery.seed, &Attention::of(pair))
+    }
+
+    /// Runs the battery's cases until one shows what is looked for.
+    fn search(&self, hunt: &Hunt) -> HuntRecord {
+        let battery = self.battery_of(hunt);
         let mut scratch = battery.attention.scratch();
         let mut cases = 0;
-        for part in strata {
+        for part in hunt.strata {
             for index in 0..battery.cases(part) {
                 let Some(record) = case_on(&battery, battery.attention(part), part, index, &mut scratch) else { continue };
                 cases += 1;
-                if let Some(signature) = shows(&record) {
+                if let Some(signature) = hunt.shown(&record) {
                     let found = Some(record.address());
-                    return HuntRecord { name: String::new(), found, signature: Some(signature), cases };
+                    return HuntRecord { name: hunt.name.clone(), found, signature: Some(signature), cases };
                 }
             }
         }
-        HuntRecord { name: String::new(), found: None, signature: None, cases }
+        HuntRecord { name: hunt.name.clone(), found: None, signature: None, cases }
+    }
+
+    /// Whether a hunt's case is one of the battery's, and shows what the record says.
+    fn finds(&self, hunt: &Hunt, it: &HuntRecord) -> bool {
+        let address = it.found.as_deref().and_then(|found| found.split_once(' '));
+        let Some((part, index)) = address.and_then(|(part, index)| Some((part.parse::<Part>().ok()?, index.parse().ok()?)))
+        else {
+            return false;
+        };
+        let battery = self.battery_of(hunt);
+        if it.name != hunt.name || !hunt.strata.contains(&part) || index >= battery.cases(part) {
+            return false;
+        }
+        let record = case_on(&battery, battery.attention(part), part, index, &mut battery.attention.scratch());
+        record.is_some_and(|record| it.signature.is_some() && hunt.shown(&record) == it.signature)
+    }
+}
+
+/// A search for a case that shows something.
+struct Hunt {
+    /// Of the record.
+    name: String,
+    kernels: [Implementation; 2],
+    strata: [Part; 4],
+    /// What the case must fail; `None`: anything.
+    claim: Option<Claim>,
+}
+
+impl Hunt {
+    fn of_mutant(mutant: Mutant) -> Hunt {
+        let kernel = power::kernel(mutant);
+        let kernels = [kernel.clone(), kernel].map(Implementation::reference);
+        Hunt { name: mutant.to_string(), kernels, strata: HUNTED, claim: None }
+    }
+
+    fn of_control(claim: Claim) -> Hunt {
+        let disturbed = control(claim).expect("a claim that has a control");
+        // Two paths of one disturbed kernel: what is about one kernel shows on either.
+        let kernels = [disturbed.clone(), disturbed];
+        let strata = if claim == Claim::SplitInvariant { HUNTED_LONG } else { HUNTED };
+        Hunt { name: claim.to_string(), kernels, strata, claim: Some(claim) }
+    }
+
+    /// The signature of a case that shows it.
+    fn shown(&self, record: &CaseRecord) -> Option<String> {
+        let against = |claims: &[String]| self.claim.is_none_or(|claim| claims.iter().any(|it| it == claim.name()));
+        record.failures.iter().find(|(_, claims)| against(claims)).map(|(signature, _)| signature.clone())
     }
 }
 

@@ -1,15 +1,18 @@
 //! What becomes of a claim: FAIL with a failing case, PASS where nothing is missing, else UNVERIFIABLE with all that is.
 
-use super::{Asked, ClaimSum, Sums, battery_text};
-use crate::certify::certificate::{Counts, Mutants, Results, Status};
+use super::{Asked, ClaimSum, Earlier, Sums, battery_text};
+use crate::certify::certificate::{Counts, Mutants, Results, Status, StratumResult};
 use crate::certify::claim::Claim;
+use crate::certify::digest::Lines;
 use crate::subject::attention::battery::Part;
 
 impl Sums {
     /// A claim's status, and why.
     pub(super) fn decide(&self, claim: Claim, asked: &Asked<'_>, missing: &[String], uncovered: u64) -> (Status, String) {
-        if claim == Claim::VersionEqual {
-            return self.version_equal(asked);
+        if claim == Claim::VersionEqual
+            && let Some(decided) = self.another_version(asked)
+        {
+            return decided;
         }
         let sum = &self.claims[&claim];
         let what = match claim {
@@ -35,7 +38,7 @@ impl Sums {
         if !self.not_run.is_empty() && claim != Claim::RejectsOrCorrect {
             reasons.push(format!("not run: {}", words(&self.not_run)));
         }
-        if !self.partly.is_empty() && matches!(claim, Claim::TrainEqInfer | Claim::Accurate) {
+        if !self.partly.is_empty() && matches!(claim, Claim::TrainEqInfer | Claim::Accurate | Claim::VersionEqual) {
             reasons.push(format!("not compared: {}", words(&self.partly)));
         }
         if self.faults > 0 && claim != Claim::RejectsOrCorrect {
@@ -63,7 +66,8 @@ impl Sums {
             let survived = survived.join(", ");
             reasons.push(format!("{killed} of {planted} planted faults were found, below the floor of {floor}: not {survived}"));
         }
-        if !self.controls.iter().any(|it| it.claim == claim.name() && it.failed_at.is_some()) {
+        // What two versions are held against each other by is a digest: no kernel is disturbed for it.
+        if claim != Claim::VersionEqual && !self.controls.iter().any(|it| it.claim == claim.name() && it.failed_at.is_some()) {
             reasons.push("its negative control did not fail".to_owned());
         }
         if !reasons.is_empty() {
@@ -94,6 +98,11 @@ impl Sums {
                     format!("{elements} elements and refusals in {cases} cases, {outside} of them outside what is declared")
                 }
             },
+            Claim::VersionEqual => {
+                let strata = || self.strata.values().filter(|(it, ..)| it.generated > 0);
+                let drawn: u64 = strata().map(|(it, ..)| it.generated).sum();
+                format!("{drawn} cases in {} strata have the same output bits", strata().count())
+            }
             _ => format!("{elements} elements in {cases} cases, none differs"),
         }
     }
@@ -105,35 +114,34 @@ impl Sums {
         left_out.map_or(String::new(), |reason| format!(": {reason}"))
     }
 
-    /// Stratum by stratum, against an earlier certificate of the same battery.
-    fn version_equal(&self, asked: &Asked<'_>) -> (Status, String) {
-        let Some(previous) = &asked.previous else {
-            return (Status::Unverifiable, "no earlier certificate was given".to_owned());
+    /// Stratum by stratum, against an earlier certificate. `None`: no bit changed, and what else is missing decides.
+    fn another_version(&self, asked: &Asked<'_>) -> Option<(Status, String)> {
+        let previous = match &asked.previous {
+            None => return Some((Status::Unverifiable, "no earlier certificate was given".to_owned())),
+            // Whether bits changed cannot be seen without it; what a pass needs besides can.
+            Some(Earlier::Named(_, Status::Fail, reason)) => return Some((Status::Fail, reason.clone())),
+            Some(Earlier::Named(.., reason)) => {
+                return (reason == OTHER_BATTERY).then(|| (Status::Unverifiable, reason.clone()));
+            }
+            Some(Earlier::There(certificate)) => certificate,
         };
         if !battery_text(&asked.work.battery, &asked.work.claims).has_cases_of(&previous.battery) {
-            return (Status::Unverifiable, "the earlier certificate is of another battery".to_owned());
+            return Some((Status::Unverifiable, OTHER_BATTERY.to_owned()));
         }
-        let mut changed = Vec::new();
-        let (mut equal, mut cases) = (0, 0);
-        for (stratum, outputs, _) in self.strata.values().filter(|(it, ..)| it.generated > 0) {
-            match previous.strata.iter().find(|it| it.name == stratum.name) {
-                Some(it) if it.outputs == outputs.so_far() => (equal, cases) = (equal + 1, cases + stratum.generated),
-                _ => changed.push(stratum.name.clone()),
-            }
-        }
-        match changed.is_empty() {
-            // Two runs in which every call was refused have equal outputs too: none.
-            true if cases > 0 && self.claims[&Claim::VersionEqual].elements > 0 => {
-                (Status::Pass, format!("{cases} cases in {equal} strata have the same output bits"))
-            }
-            true => (Status::Unverifiable, "no output was made".to_owned()),
-            false => {
-                let changed = changed.join(", ");
-                (Status::Fail, format!("output bits changed in {changed}; `lastbit compare` finds the smallest case"))
-            }
-        }
+        // Without a case here there must have been none then.
+        let same = |stratum: &StratumResult, outputs: &Lines| {
+            let then = previous.strata.iter().find(|it| it.name == stratum.name);
+            then.map_or(stratum.generated == 0, |it| stratum.generated > 0 && it.outputs == outputs.so_far())
+        };
+        let strata = self.strata.values().filter(|(it, outputs, _)| !same(it, outputs));
+        let changed: Vec<&str> = strata.map(|(it, ..)| it.name.as_str()).collect();
+        let reason = || format!("output bits changed in {}; `lastbit compare` finds the smallest case", changed.join(", "));
+        (!changed.is_empty()).then(|| (Status::Fail, reason()))
     }
 }
+
+/// Why nothing is said of an earlier version.
+const OTHER_BATTERY: &str = "the earlier certificate is of another battery";
 
 /// The most frequent reason, and how many there are.
 fn words(counts: &Counts) -> String {

@@ -4,7 +4,7 @@ mod decide;
 
 use super::certificate::{
     BatteryText, Certificate, ClaimResult, Control, Counts, Environment, FORMAT, FailureBound, KernelText, Mutants, Power,
-    Results, Status, StratumResult, Waiver,
+    Previous, Results, Status, StratumResult, Waiver,
 };
 use super::claim::Claim;
 use super::counterexample::{Failing, counterexample};
@@ -45,9 +45,17 @@ pub struct Asked<'a> {
     /// Accepted failures.
     pub waivers: Vec<Waiver>,
     /// An earlier certificate, for [`Claim::VersionEqual`].
-    pub previous: Option<Certificate>,
+    pub previous: Option<Earlier>,
     /// Threads for shrinking. No result depends on it. 0: no counterexamples are made.
     pub jobs: usize,
+}
+
+/// An earlier certificate, as far as it is at hand.
+pub enum Earlier {
+    /// It is there.
+    There(Box<Certificate>),
+    /// Only what a certificate that was held against it says of it: its name, and the status and reason of `version_equal`.
+    Named(Box<Previous>, Status, String),
 }
 
 /// A battery as a certificate names it.
@@ -82,6 +90,8 @@ struct Sums {
     reach: ReachCounts,
     mutants: Mutants,
     controls: Vec<Control>,
+    /// Over the lines of both.
+    hunts: Lines,
     not_run: Counts,
     partly: Counts,
     undecided: u64,
@@ -147,6 +157,7 @@ impl Sums {
             reach: ReachCounts::default(),
             mutants,
             controls: Vec::new(),
+            hunts: Lines::default(),
             not_run: Counts::new(),
             partly: Counts::new(),
             undecided: 0,
@@ -164,6 +175,7 @@ impl Sums {
                 Ok(())
             }
             (Unit::Mutant(mutant), Record::Mutant(hunt)) if hunt.name == mutant.to_string() => {
+                self.hunts.add(&serde_json::to_string(record).expect("a record is JSON"));
                 self.mutants.planted += 1;
                 match hunt.found {
                     Some(_) => self.mutants.killed += 1,
@@ -172,6 +184,7 @@ impl Sums {
                 Ok(())
             }
             (Unit::Control(claim), Record::Control(HuntRecord { name, found, .. })) if *name == claim.to_string() => {
+                self.hunts.add(&serde_json::to_string(record).expect("a record is JSON"));
                 let kernel = format!("ref:aligned, {}", control::about(claim));
                 self.controls.push(Control { claim: name.clone(), kernel, failed_at: found.clone() });
                 Ok(())
@@ -331,6 +344,7 @@ impl Sums {
             unreached: missing,
             mutants: self.mutants,
             controls: self.controls,
+            records: self.hunts.finish(),
         };
         let strata = self
             .strata
@@ -342,6 +356,10 @@ impl Sums {
             lastbit: env!("CARGO_PKG_VERSION").to_owned(),
             battery: battery_text(&work.battery, &work.claims),
             kernels: asked.kernels.clone(),
+            previous: asked.previous.as_ref().map(|it| match it {
+                Earlier::There(certificate) => Previous::of(certificate),
+                Earlier::Named(previous, ..) => (**previous).clone(),
+            }),
             status: status_line(&claims),
             claims,
             strata: strata.collect(),
