@@ -147,6 +147,8 @@ fn a_forged_certificate_is_refused_for_what_was_changed() {
         example.sha256 = lastbit::certify::digest::sha256(&example.text);
     });
     assert!(refusal(&example, &[]).contains("does not show"));
+    let cause = forged(|it| it.predicate.lastbit.counterexamples[0].cause = "order: none".into());
+    assert!(refusal(&cause, &[]).contains("is not what its case makes: cause"));
     let claims = forged(|it| {
         it.predicate.lastbit.battery.claims.remove(0);
         it.predicate.lastbit.claims.remove(0);
@@ -258,6 +260,13 @@ fn two_certificates_are_compared_by_claim_and_stratum() {
     let made = new.lastbit(&["certify", "--battery", "quick", "-o", "new.json", "--previous", &cert]);
     assert_eq!(code(&made), 1, "{}{}", stdout(&made), stderr(&made));
     assert!(stdout(&made).contains("version_equal      FAIL         output bits changed in pairs"), "{}", stdout(&made));
+    // It is verified beside the one that it names, or without.
+    let alone = new.lastbit(&["verify", "new.json", "--sample-seed", "1"]);
+    assert!(code(&alone) == 0 && stdout(&alone).contains("was not given"), "{}{}", stdout(&alone), stderr(&alone));
+    let beside = new.lastbit(&["verify", "new.json", "--sample-seed", "1", "--previous", &cert]);
+    assert!(code(&beside) == 0 && stdout(&beside).contains(", as named"), "{}{}", stdout(&beside), stderr(&beside));
+    let own = new.lastbit(&["verify", "new.json", "--sample-seed", "1", "--previous", "new.json"]);
+    assert!(code(&own) == 1 && stdout(&own).contains("is not the one that it was held against"), "{}", stdout(&own));
     let compared = new.lastbit(&["compare", &cert, "new.json"]);
     let text = stdout(&compared);
     assert_eq!(code(&compared), 1, "{text}{}", stderr(&compared));

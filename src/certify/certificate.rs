@@ -23,6 +23,9 @@ pub struct Certificate {
     pub battery: BatteryText,
     /// The training kernel, then the inference kernel.
     pub kernels: [KernelText; 2],
+    /// What `version_equal` was held against; `None`: nothing was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Previous>,
     /// One line: `lastbit: 12 claims, 11 PASS, 1 UNVERIFIABLE`.
     pub status: String,
     /// Each claim of the battery, in its order.
@@ -75,10 +78,10 @@ pub struct BatteryText {
 }
 
 impl BatteryText {
-    /// Whether both have the same cases: then strata can be compared, index by index.
-    pub fn has_cases_of(&self, other: &BatteryText) -> bool {
-        let cases = |it: &BatteryText| (it.name.clone(), it.version, it.seed, it.strata.clone(), it.limits.clone());
-        cases(self) == cases(other)
+    /// Whether both ask for the same: then strata can be compared, index by index, that hold the same cases
+    /// ([`StratumResult::cases`]).
+    pub fn asks_as(&self, other: &BatteryText) -> bool {
+        (&self.name, self.version, self.seed, &self.limits) == (&other.name, other.version, other.seed, &other.limits)
     }
 }
 
@@ -102,6 +105,40 @@ pub struct KernelText {
     pub contract: Contract,
     /// Every field that the three digests are over.
     pub fields: BTreeMap<String, String>,
+}
+
+/// An earlier certificate, by what tells it from others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Previous {
+    /// Its [`Certificate::digest`].
+    pub digest: String,
+    /// Its kernels: training, then inference.
+    pub kernels: [PreviousKernel; 2],
+}
+
+/// A kernel of an earlier certificate, as that has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // the fields are those of `KernelText`
+pub struct PreviousKernel {
+    pub name: String,
+    pub version: String,
+    pub declared_sha256: Option<String>,
+    pub measured_sha256: Option<String>,
+}
+
+impl Previous {
+    /// Names an earlier certificate.
+    pub fn of(certificate: &Certificate) -> Previous {
+        let kernels = certificate.kernels.each_ref().map(|it| PreviousKernel {
+            name: it.name.clone(),
+            version: it.version.clone(),
+            declared_sha256: it.declared_sha256.clone(),
+            measured_sha256: it.measured_sha256.clone(),
+        });
+        Previous { digest: certificate.digest.clone(), kernels }
+    }
 }
 
 /// Digests of a kernel's fields, kept apart so that a comparison can say what has changed.
@@ -292,6 +329,8 @@ pub struct Power {
     pub mutants: Mutants,
     /// Kernels that must fail a claim, and whether they did.
     pub controls: Vec<Control>,
+    /// SHA-256 over the lines that the planted faults and the controls left in the record file, in order.
+    pub records: String,
 }
 
 /// Planted faults, put into the reference kernel and run over this battery (its kept cases left out): with the calls that both kernels

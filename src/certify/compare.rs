@@ -4,14 +4,14 @@ use super::certificate::{Certificate, StratumResult};
 use super::claim::Claim;
 use super::digest::Lines;
 use super::record::CaseRecord;
-use crate::finding::{Comparison, Difference, Finding, Path, Verdict};
+use crate::finding::{Comparison, Difference, Finding, Path, Skip, Verdict};
 use crate::number::Dtype;
 use crate::shrink::{BUDGET, shrink};
-use crate::subject::attention::Attention;
 use crate::subject::attention::battery::{Battery, Part};
 use crate::subject::attention::check::Pair;
-use crate::subject::attention::drive::{Poison, element_index, row_index};
+use crate::subject::attention::drive::{Poison, Produced, Stop, element_index, row_index};
 use crate::subject::attention::trial::{Checks, Trial};
+use crate::subject::attention::{Attention, Inputs};
 use crate::subject::{Candidate, Subject};
 use std::collections::BTreeMap;
 
@@ -20,12 +20,29 @@ use std::collections::BTreeMap;
 pub struct StratumChange {
     /// Cases in both.
     pub cases: u64,
+    /// Cases that ran in both: of the others there are no bits to compare.
+    pub ran: u64,
+    /// Cases that were refused, in whole or in part, or ended in a fault, before and now.
+    pub stopped: [u64; 2],
     /// Elements compared in the new one, by the checks of the battery.
     pub elements: u64,
     /// Cases with other output bits.
     pub changed: u64,
     /// Failing cases, before and now.
     pub failed: [u64; 2],
+}
+
+/// What two versions come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// There are other bits, or bits in one of the two alone.
+    Changed,
+    /// No case ran in both.
+    Nothing,
+    /// No bit differs, but some cases did not run.
+    Undecided,
+    /// The same bits, and every case ran.
+    Equal,
 }
 
 /// What has changed between two runs of one battery.
@@ -70,11 +87,17 @@ impl Changes {
             return Err(format!("`{}` stands beside `{}`", old.address(), new.address()));
         }
         let part: Part = new.part.parse()?;
+        if old.outputs.is_empty() && new.outputs.is_empty() {
+            // No case was drawn.
+            return Ok(());
+        }
         let stratum = self.strata.entry(part).or_default();
         stratum.cases += 1;
+        stratum.ran += u64::from(old.has_run() && new.has_run());
         stratum.elements += new.pair[0] + new.related()[0];
         for (n, record) in [old, new].into_iter().enumerate() {
             stratum.failed[n] += u64::from(!record.failures.is_empty());
+            stratum.stopped[n] += u64::from(stops(record));
             for claim in Claim::ALL.into_iter().filter(|&claim| record.fails(claim)) {
                 self.claims.entry(claim).or_default()[n] += 1;
             }
@@ -93,6 +116,53 @@ impl Changes {
     pub fn cases(&self) -> u64 {
         self.strata.values().map(|it| it.cases).sum()
     }
+
+    /// Cases that did not run to their end, before and now.
+    pub fn stopped(&self) -> [u64; 2] {
+        self.strata.values().fold([0; 2], |sum, it| [sum[0] + it.stopped[0], sum[1] + it.stopped[1]])
+    }
+
+    /// What they come to. Two runs in which every call was refused have the same bits: none.
+    pub fn outcome(&self) -> Outcome {
+        if !self.changed.is_empty() {
+            Outcome::Changed
+        } else if self.strata.values().all(|it| it.ran == 0) {
+            Outcome::Nothing
+        } else if self.stopped() != [0; 2] {
+            Outcome::Undecided
+        } else {
+            Outcome::Equal
+        }
+    }
+}
+
+/// Whether something of a case was not run, or ended in a fault.
+fn stops(record: &CaseRecord) -> bool {
+    record.skips().any(|(what, _)| !matches!(what, Skip::Pair | Skip::Bound)) || record.has_fault()
+}
+
+/// How a change shows in the runs of a case's own plans.
+#[derive(Clone, Debug)]
+pub enum Shown {
+    /// In bits.
+    Bits(Box<Smallest>),
+    /// In that one version gives none.
+    Stop(Box<Stopped>),
+    /// It does not: only under a relation.
+    Related,
+}
+
+/// A case that one version runs, and the other does not.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// The case.
+    pub from: (Part, u64),
+    /// The path on which it shows.
+    pub path: Path,
+    /// The case.
+    pub trial: Trial,
+    /// Which version, and why: `the new version refuses it: ...`.
+    pub why: String,
 }
 
 /// A small case whose bits changed.
@@ -120,24 +190,61 @@ pub struct Versions<'a> {
     pub path: Path,
 }
 
-/// The smallest case made of the changed ones. `None`: none shows it in the runs of its own plans, only under a relation.
-pub fn smallest(old: &Pair, new: &Pair, battery: &Battery, changed: &[(Part, u64)]) -> Option<Smallest> {
+/// The smallest case made of the changed ones. Where the bits of none differ, the smallest that one version does not run.
+pub fn smallest(old: &Pair, new: &Pair, battery: &Battery, changed: &[(Part, u64)]) -> Shown {
     let sized = changed.iter().filter_map(|&(part, index)| {
         let trial = battery.trial(part, index)?;
         Some((battery.attention.size(&trial), part, index, trial))
     });
     let mut sized: Vec<_> = sized.collect();
     sized.sort_by(|a, b| (&a.0, a.1, a.2).cmp(&(&b.0, b.1, b.2)));
+    let mut stopped = None;
     // A case whose digest changed under a relation alone shows nothing here: the next.
-    sized.into_iter().find_map(|(_, part, index, trial)| {
-        Path::BOTH.into_iter().find_map(|path| {
+    for (_, part, index, trial) in sized {
+        for path in Path::BOTH {
             let versions = Versions { old, new, common: battery.attention(part), path };
-            let signature = versions.check(&trial, &mut ()).failure()?.signature();
-            let small = shrink(&versions, &trial, &signature, BUDGET, &mut ())?;
-            let difference = small.finding.difference()?.clone();
-            Some(Smallest { from: (part, index), path, trial: small.trial, difference })
-        })
-    })
+            let from = (part, index);
+            let small = versions.check(&trial, &mut ()).failure().and_then(|failure| {
+                let small = shrink(&versions, &trial, &failure.signature(), BUDGET, &mut ())?;
+                let difference = small.finding.difference()?.clone();
+                Some(Smallest { from, path, trial: small.trial, difference })
+            });
+            if let Some(small) = small {
+                return Shown::Bits(Box::new(small));
+            }
+            if stopped.is_none() {
+                let why = versions.one_stops(&trial);
+                stopped = why.map(|why| Box::new(Stopped { from, path, trial: trial.clone(), why }));
+            }
+        }
+    }
+    stopped.map_or(Shown::Related, Shown::Stop)
+}
+
+impl Versions<'_> {
+    /// Both runs of a case, the old one first.
+    fn runs(&self, trial: &Trial, inputs: &Inputs) -> [Result<Produced, Stop>; 2] {
+        [self.old, self.new].map(|pair| pair.drive(self.path, &trial.case, inputs, Poison::Nan, None))
+    }
+
+    /// What keeps each version from an answer, the old one first.
+    pub fn stops(&self, trial: &Trial) -> [Option<String>; 2] {
+        let why = |stop| match stop {
+            Stop::Unsupported(reason) => format!("refuses it: {reason}"),
+            Stop::Fault(fault) => format!("ends in a fault: {fault}"),
+        };
+        let inputs = self.common.pair.inputs(&trial.case);
+        let [old, new] = self.runs(trial, &inputs).map(|run| run.err().map(why));
+        [old.map(|why| format!("the old version {why}")), new.map(|why| format!("the new version {why}"))]
+    }
+
+    /// What keeps one version alone from an answer.
+    fn one_stops(&self, trial: &Trial) -> Option<String> {
+        match self.stops(trial) {
+            [Some(why), None] | [None, Some(why)] => Some(why),
+            _ => None,
+        }
+    }
 }
 
 impl Subject for Versions<'_> {
@@ -151,11 +258,10 @@ impl Subject for Versions<'_> {
     }
 
     fn check(&self, trial: &Trial, (): &mut ()) -> Verdict {
-        let (case, problem) = (&trial.case, &trial.case.problem);
-        let inputs = self.common.pair.inputs(case);
+        let problem = &trial.case.problem;
+        let inputs = self.common.pair.inputs(&trial.case);
         let mut verdict = Verdict::default();
-        let run = |pair: &Pair| pair.drive(self.path, case, &inputs, Poison::Nan, None);
-        let (Ok(old), Ok(new)) = (run(self.old), run(self.new)) else { return verdict };
+        let [Ok(old), Ok(new)] = self.runs(trial, &inputs) else { return verdict };
         let names = ["old", "new"];
         let mut o = Comparison::new("o", problem.out_dtype, names);
         let mut lse = Comparison::new("lse", Dtype::F32, names);
@@ -187,5 +293,94 @@ impl Subject for Versions<'_> {
 
     fn redraw(&self, trial: &Trial, n: u32) -> Option<Trial> {
         self.common.redraw(trial, n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::attention::battery::Size;
+    use crate::subject::attention::implementation::Implementation;
+    use crate::subject::attention::kernel::{AttentionKernel, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
+    use crate::subject::attention::oracle::Mode;
+    use crate::subject::attention::reference::Reference;
+    use std::sync::Arc;
+
+    fn ran() -> CaseRecord {
+        CaseRecord { part: "random".into(), outputs: "0".repeat(64), pair: [3, 0], ..CaseRecord::default() }
+    }
+
+    fn outcome(pairs: &[[CaseRecord; 2]]) -> Outcome {
+        let mut changes = Changes::default();
+        pairs.iter().for_each(|[then, now]| changes.add(then, now).unwrap());
+        changes.outcome()
+    }
+
+    #[test]
+    fn versions_are_equal_only_where_every_case_ran() {
+        let both = |it: CaseRecord| [it.clone(), it];
+        let skipped = |what: &str| CaseRecord { skipped: vec![(what.into(), "a reason".into())], ..ran() };
+        let fault = CaseRecord { failures: vec![("fault infer failed".into(), Vec::new())], ..ran() };
+        let refused = CaseRecord { pair: [0; 2], ..skipped("infer") };
+        assert_eq!(outcome(&[both(ran())]), Outcome::Equal);
+        assert_eq!(outcome(&[both(skipped("bound"))]), Outcome::Equal);
+        assert_eq!(outcome(&[]), Outcome::Nothing);
+        // No case was drawn.
+        let none = CaseRecord { part: "random".into(), ..CaseRecord::default() };
+        assert_eq!(outcome(&[both(none)]), Outcome::Nothing);
+        assert_eq!(outcome(&[both(refused.clone()), both(refused.clone())]), Outcome::Nothing);
+        for open in [both(refused), both(fault.clone()), [ran(), skipped("infer")], [fault.clone(), ran()]] {
+            assert_eq!(outcome(&[both(ran()), open]), Outcome::Undecided);
+        }
+        let other = CaseRecord { outputs: "1".repeat(64), ..ran() };
+        assert_eq!(outcome(&[[ran(), other], both(fault)]), Outcome::Changed);
+    }
+
+    /// A reference kernel that fails or refuses every paged call.
+    struct Stops(Reference, KernelError);
+
+    impl AttentionKernel for Stops {
+        fn identity(&self) -> Identity {
+            Identity::cpu("stops", "1")
+        }
+
+        fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.varlen(call, outputs)
+        }
+
+        fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.dense(call, outputs)
+        }
+
+        fn paged(&self, _: &PagedCall<'_>, _: Outputs<'_>) -> Result<(), KernelError> {
+            Err(self.1.clone())
+        }
+    }
+
+    #[test]
+    fn what_keeps_a_version_from_an_answer_is_said() {
+        let pair = |it: &Implementation| Pair {
+            train: it.clone(),
+            infer: it.clone(),
+            oracle: Mode::Enclosure,
+            captured: None,
+            witness: false,
+        };
+        let whole = pair(&Implementation::reference(Reference::default()));
+        let stops = |error| pair(&Implementation::kernel(Arc::new(Stops(Reference::default(), error))));
+        let changed: Vec<(Part, u64)> = (0..4).map(|n| (Part::Random, n)).collect();
+        let battery = Battery::new(Size::Quick, 1, &Attention::of(whole.clone()));
+        let shown = |old: &Pair, new: &Pair| match smallest(old, new, &battery, &changed) {
+            Shown::Stop(it) => (it.path, it.why),
+            other => panic!("{other:?}"),
+        };
+        let refuses = stops(KernelError::Unsupported("no pages".into()));
+        assert_eq!(shown(&whole, &refuses), (Path::Infer, "the new version refuses it: no pages".into()));
+        let fails = stops(KernelError::Failed("out of memory".into()));
+        let expected = "the old version ends in a fault: the call failed: out of memory";
+        assert_eq!(shown(&fails, &whole), (Path::Infer, expected.into()));
+        assert!(matches!(smallest(&whole, &whole, &battery, &changed), Shown::Related));
+        let other = pair(&Implementation::reference(Reference::parse("ref:aligned,softmax.block=1").unwrap()));
+        assert!(matches!(smallest(&whole, &other, &battery, &changed), Shown::Bits(_)));
     }
 }

@@ -4,16 +4,17 @@ use super::certificate::Counterexample;
 use super::claim::Claim;
 use super::coverage::longest;
 use super::digest::sha256;
-use super::work::Work;
+use super::record::Record;
+use super::work::{Unit, Work};
 use crate::finding::Finding;
 use crate::shrink::{BUDGET, shrink};
 use crate::subject::Subject;
 use crate::subject::attention::battery::Part;
 use crate::subject::attention::explain::explain_with;
-use crate::subject::attention::file::{file, replay_command, replayed};
-use crate::subject::attention::text::print;
-use crate::subject::attention::trial::Trial;
-use crate::subject::attention::{Attention, show};
+use crate::subject::attention::file::{check, file, replay_command, replayed};
+use crate::subject::attention::text::{parse, print};
+use crate::subject::attention::trial::{Checks, Trial};
+use crate::subject::attention::{Attention, Case, Data, show};
 
 /// Folder beside a certificate that holds its counterexamples.
 pub const FOLDER: &str = "counterexamples";
@@ -48,6 +49,67 @@ pub(super) fn counterexample(work: &Work, failing: &Failing) -> Option<Counterex
         None => return None,
     };
     Some(written(attention, &small, finding.as_ref(), failing, claims))
+}
+
+/// Makes a counterexample of a certificate again from its text. `words`: those of the kernels in the certificate.
+///
+/// # Errors
+/// What keeps its text from being a case that fails as it says.
+pub(super) fn again(work: &Work, it: &Counterexample, words: [&str; 2]) -> Result<Counterexample, String> {
+    let claims: Vec<Claim> = it.claims.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+    let first = claims.first().ok_or("fails no claim")?;
+    let signature = it.signature.clone();
+    let does_not_show = || format!("does not show `{signature}`");
+    let (part, index) = address(work, &it.from).ok_or_else(|| format!("is of `{}`, which is no case of the battery", it.from))?;
+    let mut attention = work.battery.attention(part).clone();
+    // However the kernels are spelled now: the case names them as they were then.
+    for (kernel, words) in [&mut attention.pair.train, &mut attention.pair.infer].into_iter().zip(words) {
+        kernel.source = kernel.source.take().map(|_| words.to_owned());
+    }
+    // The case that it was made of fails so too.
+    let mut scratch = attention.scratch();
+    let Record::Case(record) = work.run(Unit::Case(part, index), &mut scratch) else { unreachable!("the unit is a case") };
+    let of_case = record.failures.iter().filter(|(found, _)| *found == signature).flat_map(|(_, claims)| claims);
+    let of_case: Vec<Claim> = of_case.filter_map(|name| name.parse().ok()).collect();
+    if !of_case.contains(first) {
+        return Err(format!("is made of `{}`, which does not fail {first} with `{signature}`", it.from));
+    }
+    let text = parse(&it.text, &it.file).and_then(|file| Ok((check(&it.file, &file)?.relation, file.case)));
+    let (relation, case) = text.map_err(|error| format!("is no case: {error}"))?;
+    has_data(&attention, &case)?;
+    let trial = Trial::new(case, Checks::Only { oracle: true, pair: true, relation });
+    let verdict = attention.pair.check(&trial, &mut scratch);
+    let finding = verdict.findings.into_iter().find(|finding| finding.signature() == signature);
+    let against: Vec<Claim> = match &finding {
+        // Failing cases of several strata may have become this one.
+        Some(finding) => Part::ALL.into_iter().flat_map(|part| Claim::against(finding, part)).collect(),
+        // What a kernel declares that it does not do is run by its stratum alone, and was not made smaller.
+        None if part == Part::Outside => of_case,
+        None => return Err(does_not_show()),
+    };
+    if let Some(claim) = claims.iter().find(|it| !against.contains(it) || !work.claims.contains(it)) {
+        return Err(format!("does not fail {claim}"));
+    }
+    let trial = match finding {
+        Some(_) => trial,
+        None => work.battery.trial(part, index).ok_or_else(does_not_show)?,
+    };
+    let failing = Failing { part, index, signature, claims };
+    Ok(written(&attention, &trial, finding.as_ref(), &failing, &failing.claims))
+}
+
+/// The case of a battery that is written as `stratum index`.
+fn address(work: &Work, text: &str) -> Option<(Part, u64)> {
+    let (part, index) = text.split_once(' ')?;
+    let (part, index) = (part.parse().ok()?, index.parse().ok()?);
+    (index < work.battery.cases(part)).then_some((part, index))
+}
+
+/// Whether captured tensors that a case names are those of its stratum.
+fn has_data(attention: &Attention, case: &Case) -> Result<(), String> {
+    let Data::Captured { sha256 } = &case.data else { return Ok(()) };
+    let captured = attention.pair.captured.as_ref().filter(|it| it.sha256 == *sha256);
+    captured.ok_or_else(|| format!("is of captured tensors {sha256}, which its stratum does not have"))?.fits(&case.problem)
 }
 
 fn written(

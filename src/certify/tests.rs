@@ -1,5 +1,7 @@
 //! What a battery finds, beside what recipes promise; and what is missing for a PASS, one thing at a time.
 
+mod verified;
+
 use super::build::{Asked, build};
 use super::certificate::Status;
 use super::claim::Claim;

@@ -1,11 +1,25 @@
 //! What can be checked of a certificate, from the file alone up to everything run again.
 
-use super::build::battery_text;
-use super::certificate::{Certificate, KernelText};
+use super::build::{Earlier, battery_text};
+use super::certificate::{Certificate, KernelText, Previous};
 use super::claim::Claim;
+use super::counterexample;
+use super::digest::sha256;
 use super::statement::Statement;
 use super::work::Work;
+use crate::input_error::InputError;
 use serde_json::Value;
+use std::path::Path;
+
+/// Reads a certificate from which something else is to follow: it must be what was written.
+///
+/// # Errors
+/// It cannot be read, or is not [`intact`].
+pub fn load_intact(path: &Path) -> Result<Statement, InputError> {
+    let statement = Statement::load(path)?;
+    intact(&statement).map_err(|reason| InputError::new(path.display().to_string(), reason))?;
+    Ok(statement)
+}
 
 /// Whether the file is what was written: its seal, its digest, and the parts of the statement that follow from the claims.
 ///
@@ -39,6 +53,23 @@ pub fn same_kernel(certified: &KernelText, found: &KernelText) -> Result<(), Str
     }
 }
 
+/// Whether an earlier certificate is the one that a certificate was held against.
+///
+/// # Errors
+/// It was held against none, or the field that is another.
+pub fn same_previous(certificate: &Certificate, earlier: &Certificate) -> Result<(), String> {
+    match difference(&certificate.previous, &Some(Previous::of(earlier))) {
+        None => Ok(()),
+        Some(it) => Err(format!("the earlier certificate is not the one that it was held against: {it}")),
+    }
+}
+
+/// The earlier certificate of a certificate, as far as that says: for where it is not at hand. `None`: it was held against none.
+pub fn named_previous(certificate: &Certificate) -> Option<Earlier> {
+    let claim = certificate.claims.iter().find(|it| it.claim == Claim::VersionEqual.name())?;
+    Some(Earlier::Named(Box::new(certificate.previous.clone()?), claim.status, claim.reason.clone()))
+}
+
 /// Whether the battery that is derived here is that of a certificate.
 ///
 /// # Errors
@@ -53,6 +84,37 @@ pub fn same_battery(certificate: &Certificate, work: &Work) -> Result<(), String
         None => Ok(()),
         Some(it) => Err(format!("the battery is not the one that is derived again: {it}")),
     }
+}
+
+/// Whether the counterexamples are what their cases make on these kernels, and each claim names its own.
+///
+/// # Errors
+/// The counterexample, and what does not hold of it.
+pub fn same_counterexamples(certificate: &Certificate, work: &Work) -> Result<(), String> {
+    let words = certificate.kernels.each_ref().map(|it| it.words.as_str());
+    for it in &certificate.counterexamples {
+        let wrong = |reason: String| format!("the counterexample {} {reason}", it.file);
+        if sha256(&it.text) != it.sha256 {
+            return Err(wrong("is not the case that its digest is of".to_owned()));
+        }
+        let mut again = counterexample::again(work, it, words).map_err(wrong)?;
+        // Another text is said to be that, not to have another digest.
+        again.sha256.clone_from(&it.sha256);
+        if it.signature.starts_with("fault") {
+            // It quotes the kernel, which may say another thing each time.
+            again.verdict.clone_from(&it.verdict);
+        }
+        if let Some(difference) = difference(it, &again) {
+            return Err(wrong(format!("is not what its case makes: {difference}")));
+        }
+    }
+    for claim in &certificate.claims {
+        let own = certificate.counterexamples.iter().filter(|it| it.claims.contains(&claim.claim)).map(|it| &it.sha256);
+        if !own.eq(&claim.counterexamples) {
+            return Err(format!("the counterexamples of {} are not those that fail it", claim.claim));
+        }
+    }
+    Ok(())
 }
 
 /// Whether two certificates say the same, apart from where and when; `counterexamples`: with those.

@@ -4,6 +4,7 @@ use super::claim::Claim;
 use super::control::control;
 use super::outside;
 use super::record::{CaseRecord, HuntRecord, Record};
+use super::within::within;
 use crate::finding::Verdict;
 use crate::lab::check_one;
 use crate::subject::Subject;
@@ -12,6 +13,7 @@ use crate::subject::attention::check::{OutputDigest, Pair, Scratch};
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::mutant::Mutant;
 use crate::subject::attention::oracle::Mode;
+use crate::subject::attention::pin::Pins;
 use crate::subject::attention::power;
 use crate::subject::attention::{Attention, reference::Reference};
 
@@ -31,6 +33,10 @@ const HUNTED: [Part; 4] = [Part::Random, Part::Splits, Part::Boundary, Part::Pai
 
 /// Where the fault is one that only long rows show.
 const HUNTED_LONG: [Part; 4] = [Part::Splits, Part::Random, Part::Boundary, Part::Pairs];
+
+/// Cases among the calls that are certified, in which a fault or a control is looked for where these are not all: the rarest fault takes a
+/// few hundred.
+const OWN: u64 = 2000;
 
 /// Everything that a certificate needs to have been run, in a fixed order.
 pub struct Work {
@@ -96,23 +102,23 @@ impl Work {
     pub fn run(&self, unit: Unit, scratch: &mut Scratch) -> Record {
         match unit {
             Unit::Case(part, index) => Record::Case(self.case(part, index, scratch)),
-            Unit::Mutant(mutant) => {
-                let kernel = power::kernel(mutant);
-                let found = self.hunt([kernel.clone(), kernel].map(Implementation::reference), HUNTED, |record| {
-                    record.failures.first().map(|(signature, _)| signature.clone())
-                });
-                Record::Mutant(HuntRecord { name: mutant.to_string(), ..found })
-            }
-            Unit::Control(claim) => {
-                let disturbed = control(claim).expect("a claim that has a control");
-                // Two paths of one disturbed kernel: what is about one kernel shows on either.
-                let strata = if claim == Claim::SplitInvariant { HUNTED_LONG } else { HUNTED };
-                let found = self.hunt([disturbed.clone(), disturbed], strata, |record| {
-                    let against = record.failures.iter().find(|(_, claims)| claims.iter().any(|it| it == claim.name()));
-                    against.map(|(signature, _)| signature.clone())
-                });
-                Record::Control(HuntRecord { name: claim.to_string(), ..found })
-            }
+            Unit::Mutant(mutant) => Record::Mutant(self.search(&Hunt::of_mutant(mutant))),
+            Unit::Control(claim) => Record::Control(self.search(&Hunt::of_control(claim))),
+        }
+    }
+
+    /// Does a unit again beside its record. Where a hunt found something, the case that it names is enough: that this one fails is what a
+    /// certificate counts. A case that does not fail alone may fail after others: then all of them are run.
+    pub fn run_beside(&self, unit: Unit, recorded: &Record, scratch: &mut Scratch) -> Record {
+        let hunt = match unit {
+            Unit::Case(..) => None,
+            Unit::Mutant(mutant) => Some(Hunt::of_mutant(mutant)),
+            Unit::Control(claim) => Some(Hunt::of_control(claim)),
+        };
+        match (hunt, unit, recorded) {
+            (Some(hunt), Unit::Mutant(_), Record::Mutant(it)) if self.finds(&hunt, it) => recorded.clone(),
+            (Some(hunt), Unit::Control(_), Record::Control(it)) if self.finds(&hunt, it) => recorded.clone(),
+            _ => self.run(unit, scratch),
         }
     }
 
@@ -124,28 +130,103 @@ impl Work {
         })
     }
 
-    /// Runs the battery's cases on two kernels until one shows what is looked for.
-    fn hunt(
-        &self,
-        [train, infer]: [Implementation; 2],
-        strata: [Part; 4],
-        shows: impl Fn(&CaseRecord) -> Option<String>,
-    ) -> HuntRecord {
+    /// Whether there are calls that the kernels do not take, or that pins exclude.
+    fn is_restricted(&self) -> bool {
+        let Attention { pair, pins, .. } = &self.battery.attention;
+        *pins != Pins::default() || !pair.scope().is_everything()
+    }
+
+    /// The battery's cases for a hunt's kernels: with the calls that the kernels of the battery take, under its pins, or `elsewhere` too.
+    fn battery_of(&self, hunt: &Hunt, elsewhere: bool) -> Battery {
+        let [train, infer] = hunt.kernels.clone();
+        let own = &self.battery.attention;
+        let (train, infer, pins) = match elsewhere || !self.is_restricted() {
+            true => (train, infer, Pins::default()),
+            false => (within(train, &own.pair.train), within(infer, &own.pair.infer), own.pins),
+        };
         let pair = Pair { train, infer, oracle: Mode::Enclosure, captured: None, witness: false };
-        let battery = Battery::new(self.battery.size, self.battery.seed, &Attention::of(pair));
+        Battery::new(self.battery.size, self.battery.seed, &Attention { pins, ..Attention::of(pair) })
+    }
+
+    /// Looks among the calls that are certified; for a planted fault that does not show there, among all.
+    fn search(&self, hunt: &Hunt) -> HuntRecord {
+        if !self.is_restricted() {
+            return self.search_among(hunt, false, u64::MAX);
+        }
+        let own = self.search_among(hunt, false, OWN);
+        // That a claim could have failed must show with the calls that it is about.
+        if own.found.is_some() || hunt.claim.is_some() {
+            return own;
+        }
+        let all = self.search_among(hunt, true, u64::MAX);
+        HuntRecord { elsewhere: all.found.is_some(), cases: own.cases + all.cases, ..all }
+    }
+
+    /// Runs the battery's cases until one shows what is looked for, or so many have not.
+    fn search_among(&self, hunt: &Hunt, elsewhere: bool, most: u64) -> HuntRecord {
+        let battery = self.battery_of(hunt, elsewhere);
         let mut scratch = battery.attention.scratch();
-        let mut cases = 0;
-        for part in strata {
+        let mut record = HuntRecord { name: hunt.name.clone(), found: None, elsewhere: false, signature: None, cases: 0 };
+        for part in hunt.strata {
             for index in 0..battery.cases(part) {
-                let Some(record) = case_on(&battery, battery.attention(part), part, index, &mut scratch) else { continue };
-                cases += 1;
-                if let Some(signature) = shows(&record) {
-                    let found = Some(record.address());
-                    return HuntRecord { name: String::new(), found, elsewhere: false, signature: Some(signature), cases };
+                if record.cases == most {
+                    return record;
+                }
+                let Some(case) = case_on(&battery, battery.attention(part), part, index, &mut scratch) else { continue };
+                record.cases += 1;
+                if let Some(signature) = hunt.shown(&case) {
+                    return HuntRecord { found: Some(case.address()), signature: Some(signature), ..record };
                 }
             }
         }
-        HuntRecord { name: String::new(), found: None, elsewhere: false, signature: None, cases }
+        record
+    }
+
+    /// Whether a hunt's case is one of the battery's, and shows what the record says.
+    fn finds(&self, hunt: &Hunt, it: &HuntRecord) -> bool {
+        let address = it.found.as_deref().and_then(|found| found.split_once(' '));
+        let Some((part, index)) = address.and_then(|(part, index)| Some((part.parse::<Part>().ok()?, index.parse().ok()?)))
+        else {
+            return false;
+        };
+        let battery = self.battery_of(hunt, it.elsewhere);
+        if it.name != hunt.name || !hunt.strata.contains(&part) || index >= battery.cases(part) {
+            return false;
+        }
+        let record = case_on(&battery, battery.attention(part), part, index, &mut battery.attention.scratch());
+        record.is_some_and(|record| it.signature.is_some() && hunt.shown(&record) == it.signature)
+    }
+}
+
+/// A search for a case that shows something.
+struct Hunt {
+    /// Of the record.
+    name: String,
+    kernels: [Implementation; 2],
+    strata: [Part; 4],
+    /// What the case must fail; `None`: anything.
+    claim: Option<Claim>,
+}
+
+impl Hunt {
+    fn of_mutant(mutant: Mutant) -> Hunt {
+        let kernel = power::kernel(mutant);
+        let kernels = [kernel.clone(), kernel].map(Implementation::reference);
+        Hunt { name: mutant.to_string(), kernels, strata: HUNTED, claim: None }
+    }
+
+    fn of_control(claim: Claim) -> Hunt {
+        let disturbed = control(claim).expect("a claim that has a control");
+        // Two paths of one disturbed kernel: what is about one kernel shows on either.
+        let kernels = [disturbed.clone(), disturbed];
+        let strata = if claim == Claim::SplitInvariant { HUNTED_LONG } else { HUNTED };
+        Hunt { name: claim.to_string(), kernels, strata, claim: Some(claim) }
+    }
+
+    /// The signature of a case that shows it.
+    fn shown(&self, record: &CaseRecord) -> Option<String> {
+        let against = |claims: &[String]| self.claim.is_none_or(|claim| claims.iter().any(|it| it == claim.name()));
+        record.failures.iter().find(|(_, claims)| against(claims)).map(|(signature, _)| signature.clone())
     }
 }
 
@@ -168,4 +249,41 @@ pub(super) fn witness(pair: &Pair) -> String {
         || "the reference kernel, with the arithmetic that is declared, in the kernels' place".to_owned(),
         |it: &std::sync::Arc<Reference>| it.to_string(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::attention::battery::Size;
+
+    fn work(pins: &str) -> Work {
+        let kernel = Implementation::reference(Reference::default());
+        let pair = Pair { train: kernel.clone(), infer: kernel, oracle: Mode::Enclosure, captured: None, witness: true };
+        let attention = Attention { pins: pins.parse().expect("pins"), ..Attention::of(pair) };
+        Work::new(Battery::new(Size::Quick, 1, &attention), vec![Claim::TrainEqInfer, Claim::ChunkInvariant])
+    }
+
+    fn hunt(work: &Work, unit: Unit) -> HuntRecord {
+        match work.run(unit, &mut work.scratch()) {
+            Record::Mutant(hunt) | Record::Control(hunt) => hunt,
+            Record::Case(_) => unreachable!("a hunt was asked for"),
+        }
+    }
+
+    /// What pins exclude shows no fault of theirs, and no claim's control.
+    #[test]
+    fn faults_and_controls_are_looked_for_among_the_certified_cases() {
+        let [free, pinned] = [work("none"), work("causal=none")];
+        assert!(!free.is_restricted() && pinned.is_restricted());
+        // The causal limit, and rows by steps: without a causal mask there are neither.
+        let anchor = |it: &Work| hunt(it, Unit::Mutant("A-M1".parse().expect("a planted fault")));
+        let chunk = |it: &Work| hunt(it, Unit::Control(Claim::ChunkInvariant)).found.is_some();
+        assert!((anchor(&free).elsewhere, anchor(&free).found.is_some(), chunk(&free)) == (false, true, true));
+        assert!((anchor(&pinned).elsewhere, anchor(&pinned).found.is_some(), chunk(&pinned)) == (true, true, false));
+        assert!(hunt(&pinned, Unit::Control(Claim::TrainEqInfer)).found.is_some());
+        // And again beside its record.
+        let unit = Unit::Mutant("A-M1".parse().expect("a planted fault"));
+        let record = Record::Mutant(anchor(&pinned));
+        assert_eq!(pinned.run_beside(unit, &record, &mut pinned.scratch()), record);
+    }
 }

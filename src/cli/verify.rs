@@ -4,22 +4,21 @@ use super::certify::job::{Job, Ready};
 use super::certify::written::{records_file, signature_file};
 use super::progress::Steps;
 use super::{Failure, job_count, note, print};
-use crate::certify::build::{Asked, build};
+use crate::certify::build::{Asked, Earlier, build};
 use crate::certify::certificate::Certificate;
-use crate::certify::digest::sha256;
 use crate::certify::record::Record;
 use crate::certify::statement::Statement;
-use crate::certify::verify::{intact, same_battery, same_content, same_kernel};
-use crate::certify::work::Unit;
+use crate::certify::verify::{
+    intact, load_intact, named_previous, same_battery, same_content, same_counterexamples, same_kernel, same_previous,
+};
+use crate::certify::work::{Unit, Work};
 use crate::certify::{sign, waiver};
 use crate::exit_code;
 use crate::external::name::Consent;
 use crate::input_error::InputError;
 use crate::ordered::{Flow, ordered};
 use crate::source::{Source, Stream};
-use crate::subject::attention::battery::Part;
-use crate::subject::attention::trial::{Checks, Trial};
-use crate::subject::attention::{file, text};
+use crate::subject::attention::check::Scratch;
 use clap::Args;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -51,7 +50,7 @@ pub(super) struct Options {
     /// The captured tensors, where the certificate has such a stratum
     #[arg(long, value_name = "FILE.safetensors")]
     data: Option<PathBuf>,
-    /// The earlier certificate, where it was made with one
+    /// The earlier certificate, where it was made with one: without it, whether bits changed since then is not looked at
     #[arg(long, value_name = "CERT")]
     previous: Option<PathBuf>,
     /// Threads [default: one for each core; more with a kernel in another process, which is waited for]
@@ -135,6 +134,18 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
         let battery = &certificate.battery;
         format!("battery {} {}, seed {}: derived again, the same", battery.name, battery.version, battery.seed)
     }));
+    if let Some(previous) = &certificate.previous {
+        hold!(match &options.previous {
+            Some(path) => {
+                let earlier = load_intact(path)?.predicate.lastbit;
+                same_previous(certificate, &earlier).map(|()| format!("earlier certificate: {}, as named", earlier.digest))
+            }
+            None => Ok(format!(
+                "the earlier certificate, {}, was not given: whether bits changed since then is not looked at; name it with --previous",
+                previous.digest
+            )),
+        });
+    }
     let file = records_file(&options.certificate);
     let there = file.is_file();
     if there {
@@ -148,7 +159,10 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
             file.display()
         )));
     }
-    hold!(counterexamples(certificate, &ready));
+    hold!(
+        same_counterexamples(certificate, &ready.work)
+            .map(|()| { format!("{} counterexamples have their digests, and fail again", certificate.counterexamples.len()) })
+    );
     if options.all { everything(options, certificate, &ready, there.then_some(&*file)) } else { sample(options, &ready, &file) }
 }
 
@@ -170,13 +184,10 @@ fn signature(options: &Options, bytes: &[u8]) -> Result<Step, Failure> {
 fn job(options: &Options, certificate: &Certificate, name: &str) -> Result<Job, Failure> {
     let wrong = |field: &str, reason: String| Failure::from(InputError::new(name, reason).field(field));
     let battery = &certificate.battery;
-    let pins = battery.limits.iter().find_map(|it| it.strip_prefix("pins: ")).unwrap_or_default();
+    let pins = battery.limits.iter().find_map(|it| it.strip_prefix("pins: ")).unwrap_or("none");
     let against = battery.claims.iter().any(|it| it == "version_equal");
-    if against != options.previous.is_some() {
-        return Err(Failure::Usage(match against {
-            true => format!("{name}: was made with an earlier certificate; name it with --previous"),
-            false => format!("--previous: {name} was made without one"),
-        }));
+    if options.previous.is_some() && certificate.previous.is_none() {
+        return Err(Failure::Usage(format!("--previous: {name} was made without one; leave it out")));
     }
     if battery.strata.iter().any(|(part, cases)| part == "captured" && *cases > 0) && options.data.is_none() {
         return Err(Failure::Usage(format!("{name}: has a stratum of captured tensors; name their file with --data")));
@@ -196,13 +207,14 @@ fn job(options: &Options, certificate: &Certificate, name: &str) -> Result<Job, 
 }
 
 fn asked<'a>(options: &Options, certificate: &Certificate, ready: &'a Ready, jobs: usize) -> Result<Asked<'a>, Failure> {
-    let previous = options.previous.as_deref().map(Statement::load).transpose()?;
+    let given = options.previous.as_deref().map(load_intact).transpose()?;
+    let given = given.map(|it| Earlier::There(Box::new(it.predicate.lastbit)));
     Ok(Asked {
         work: &ready.work,
         kernels: ready.kernels.clone(),
         floor: certificate.power.mutants.floor,
         waivers: certificate.waivers.clone(),
-        previous: previous.map(|it| it.predicate.lastbit),
+        previous: given.or_else(|| named_previous(certificate)),
         jobs,
     })
 }
@@ -227,31 +239,14 @@ fn follows(options: &Options, certificate: &Certificate, ready: &Ready, file: &P
     }))
 }
 
-/// Whether the counterexamples are what they are called, and fail as they are said to.
-fn counterexamples(certificate: &Certificate, ready: &Ready) -> Step {
-    let battery = &ready.work.battery;
-    for it in &certificate.counterexamples {
-        if sha256(&it.text) != it.sha256 {
-            return Err(format!("the counterexample {} is not the case that its digest is of", it.file));
-        }
-        // A case outside what a kernel declares is run by its stratum alone.
-        if it.from.starts_with(Part::Outside.name()) {
-            continue;
-        }
-        let case = text::parse(&it.text, &it.file).and_then(|file| Ok((file::check(&it.file, &file)?.relation, file.case)));
-        let (relation, case) = case.map_err(|error| format!("the counterexample {} is no case: {error}", it.file))?;
-        let pair = &battery.attention(Part::Random).pair;
-        let trial = Trial::new(case, Checks::Only { oracle: true, pair: true, relation });
-        let verdict = pair.check(&trial, &mut pair.scratch());
-        if !verdict.findings.iter().any(|finding| finding.signature() == it.signature) {
-            return Err(format!("the counterexample {} does not show `{}`", it.file, it.signature));
-        }
-    }
-    Ok(format!("{} counterexamples have their digests, and fail again", certificate.counterexamples.len()))
-}
-
-/// Runs some units, each beside its record: the first that disagrees.
-fn again(ready: &Ready, jobs: usize, units: &[u64], recorded: &[Option<Record>]) -> Result<Vec<Record>, String> {
+/// Runs some units with `run`, each beside its record: the first that disagrees.
+fn again(
+    ready: &Ready,
+    jobs: usize,
+    units: &[u64],
+    recorded: &[Option<Record>],
+    run: impl Fn(Unit, Option<&Record>, &mut Scratch) -> Record + Sync,
+) -> Result<Vec<Record>, String> {
     let work = &ready.work;
     let mut progress = Steps::new(units.len(), "units");
     let mut made = Vec::new();
@@ -260,7 +255,7 @@ fn again(ready: &Ready, jobs: usize, units: &[u64], recorded: &[Option<Record>])
         jobs,
         |n| n >= units.len() as u64,
         || work.scratch(),
-        |n, scratch| work.run(work.unit(units[n as usize]), scratch),
+        |n, scratch| run(work.unit(units[n as usize]), recorded.get(n as usize).and_then(Option::as_ref), scratch),
         |n, record| {
             progress.step("as recorded");
             if let Some(then) = recorded.get(n as usize).and_then(Option::as_ref)
@@ -294,25 +289,36 @@ fn disagreement(unit: Unit, then: &Record, now: &Record) -> String {
     }
 }
 
+/// Units drawn at random, in order: a share of the cases, of the planted faults and of the controls, one of each at least.
+fn drawn(work: &Work, share: f64, seed: u64) -> Vec<u64> {
+    let mut source = Stream::new(seed, 0);
+    let mut all = Vec::new();
+    let kinds: [fn(Unit) -> bool; 3] =
+        [|unit| matches!(unit, Unit::Case(..)), |unit| matches!(unit, Unit::Mutant(_)), |unit| matches!(unit, Unit::Control(_))];
+    for is_of_kind in kinds {
+        let mut units: Vec<u64> = (0..work.units()).filter(|&n| is_of_kind(work.unit(n))).collect();
+        let count = ((units.len() as f64 * share).ceil() as usize).min(units.len());
+        for n in 0..count {
+            let other = n + source.below((units.len() - n) as u64) as usize;
+            units.swap(n, other);
+        }
+        all.extend_from_slice(&units[..count]);
+    }
+    all.sort_unstable();
+    all
+}
+
 fn sample(options: &Options, ready: &Ready, file: &Path) -> Result<Step, Failure> {
     let work = &ready.work;
-    let mut cases: Vec<u64> = (0..work.units()).filter(|&n| matches!(work.unit(n), Unit::Case(..))).collect();
-    let count = ((cases.len() as f64 * options.sample).ceil() as usize).clamp(1, cases.len().max(1));
     // What is drawn must not be known to whoever made the certificate.
     let seed = options.sample_seed.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |it| it.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
     });
-    let mut source = Stream::new(seed, 0);
-    for n in 0..count.min(cases.len()) {
-        let other = n + source.below((cases.len() - n) as u64) as usize;
-        cases.swap(n, other);
-    }
-    cases.truncate(count);
-    cases.sort_unstable();
+    let units = drawn(work, options.sample, seed);
     let mut recorded = Vec::new();
     for (n, record) in read_records(file)?.enumerate() {
-        if cases.binary_search(&(n as u64)).is_ok() {
+        if units.binary_search(&(n as u64)).is_ok() {
             recorded.push(Some(record.map_err(Failure::Usage)?));
         }
     }
@@ -320,8 +326,17 @@ fn sample(options: &Options, ready: &Ready, file: &Path) -> Result<Step, Failure
     let jobs = job_count(options.jobs, &[&pair.train, &pair.infer]);
     note(&format!("--sample-seed {seed} draws the same sample"));
     let total = work.units();
-    Ok(again(ready, jobs, &cases, &recorded)
-        .map(|made| format!("{} cases of {total} units run again (sample seed {seed}), all as recorded", made.len())))
+    let made = again(ready, jobs, &units, &recorded, |unit, recorded, scratch| match recorded {
+        Some(recorded) => work.run_beside(unit, recorded, scratch),
+        None => work.run(unit, scratch),
+    });
+    Ok(made.map(|made| {
+        let hunts = made.iter().filter(|it| !matches!(it, Record::Case(_))).count();
+        format!(
+            "{} cases and {hunts} planted faults and controls of {total} units run again (sample seed {seed}), all as recorded",
+            made.len() - hunts
+        )
+    }))
 }
 
 fn everything(options: &Options, certificate: &Certificate, ready: &Ready, file: Option<&Path>) -> Result<Step, Failure> {
@@ -332,7 +347,7 @@ fn everything(options: &Options, certificate: &Certificate, ready: &Ready, file:
     let pair = &ready.work.battery.attention.pair;
     let jobs = job_count(options.jobs, &[&pair.train, &pair.infer]);
     let units: Vec<u64> = (0..ready.work.units()).collect();
-    let made = match again(ready, jobs, &units, &recorded) {
+    let made = match again(ready, jobs, &units, &recorded, |unit, _, scratch| ready.work.run(unit, scratch)) {
         Ok(made) => made,
         Err(reason) => return Ok(Err(reason)),
     };
@@ -341,4 +356,35 @@ fn everything(options: &Options, certificate: &Certificate, ready: &Ready, file:
     Ok(same_content(certificate, &again.predicate.lastbit, true)
         .map(|()| format!("all {count} units run again, and the certificate made anew: the same, apart from where and when"))
         .map_err(|it| format!("made anew it is another: {it}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certify::claim::Claim;
+    use crate::subject::attention::Attention;
+    use crate::subject::attention::battery::{Battery, Size};
+    use crate::subject::attention::check::Pair;
+    use crate::subject::attention::implementation::Implementation;
+    use crate::subject::attention::oracle::Mode;
+    use crate::subject::attention::reference::Reference;
+
+    #[test]
+    fn a_sample_has_cases_planted_faults_and_controls() {
+        let kernel = Implementation::reference(Reference::default());
+        let pair = Pair { train: kernel.clone(), infer: kernel, oracle: Mode::Off, captured: None, witness: false };
+        let work = Work::new(Battery::new(Size::Quick, 1, &Attention::of(pair)), Claim::ALL.to_vec());
+        let counted = |share, seed| {
+            let units = drawn(&work, share, seed);
+            assert!(units.is_sorted_by(|a, b| a < b));
+            let of = |is: fn(Unit) -> bool| units.iter().filter(|&&n| is(work.unit(n))).count();
+            let cases = of(|it| matches!(it, Unit::Case(..)));
+            [cases, of(|it| matches!(it, Unit::Mutant(_))), of(|it| matches!(it, Unit::Control(_)))]
+        };
+        assert_eq!(counted(1e-9, 1), [1, 1, 1]);
+        let [cases, faults, controls] = counted(1.0, 1);
+        assert_eq!((cases + faults + controls) as u64, work.units());
+        assert_eq!(counted(0.5, 2), [cases, faults, controls].map(|it| it.div_ceil(2)));
+        assert_ne!(drawn(&work, 0.1, 1), drawn(&work, 0.1, 2));
+    }
 }

@@ -263,6 +263,7 @@ fn certificate(words: &str, claims: Vec<ClaimResult>) -> Certificate {
             sha256: digest(10),
         },
         kernels: ["train", "infer"].map(|side| kernel(side, words)),
+        previous: None,
         status: String::new(),
         claims,
         strata: strata
@@ -319,6 +320,7 @@ fn certificate(words: &str, claims: Vec<ClaimResult>) -> Certificate {
             .iter()
             .map(|&(claim, kernel, at)| Control { claim: claim.into(), kernel: kernel.into(), failed_at: Some(at.into()) })
             .collect(),
+            records: digest(60),
         },
         results: Results {
             compared: 1_204_117,

@@ -1,6 +1,6 @@
 //! What becomes of a claim: FAIL with a failing case, PASS where nothing is missing, else UNVERIFIABLE with all that is.
 
-use super::{Asked, ClaimSum, Stratum, Sums, battery_text};
+use super::{Asked, ClaimSum, Earlier, Stratum, Sums, battery_text};
 use crate::certify::certificate::{Counts, Mutants, Results, Status};
 use crate::certify::claim::Claim;
 use crate::subject::attention::battery::Part;
@@ -8,8 +8,10 @@ use crate::subject::attention::battery::Part;
 impl Sums {
     /// A claim's status, and why.
     pub(super) fn decide(&self, claim: Claim, asked: &Asked<'_>, missing: &[String], uncovered: u64) -> (Status, String) {
-        if claim == Claim::VersionEqual {
-            return self.version_equal(asked);
+        if claim == Claim::VersionEqual
+            && let Some(decided) = self.another_version(asked)
+        {
+            return decided;
         }
         let sum = &self.claims[&claim];
         let what = match claim {
@@ -36,7 +38,7 @@ impl Sums {
         if !self.not_run.is_empty() && claim != Claim::RejectsOrCorrect {
             reasons.push(format!("not run: {}", words(&self.not_run)));
         }
-        if !self.partly.is_empty() && matches!(claim, Claim::TrainEqInfer | Claim::Accurate) {
+        if !self.partly.is_empty() && matches!(claim, Claim::TrainEqInfer | Claim::Accurate | Claim::VersionEqual) {
             reasons.push(format!("not compared: {}", words(&self.partly)));
         }
         if !sum.not_run.is_empty() {
@@ -80,7 +82,8 @@ impl Sums {
             let survived = survived.join(", ");
             reasons.push(format!("{killed} of {planted} planted faults were found, below the floor of {floor}: not {survived}"));
         }
-        if !self.controls.iter().any(|it| it.claim == claim.name() && it.failed_at.is_some()) {
+        // What two versions are held against each other by is a digest: no kernel is disturbed for it.
+        if claim != Claim::VersionEqual && !self.controls.iter().any(|it| it.claim == claim.name() && it.failed_at.is_some()) {
             reasons.push("its negative control did not fail".to_owned());
         }
         if !reasons.is_empty() {
@@ -111,6 +114,11 @@ impl Sums {
                     format!("{elements} elements and refusals in {cases} cases, {outside} of them outside what is declared")
                 }
             },
+            Claim::VersionEqual => {
+                let strata = || self.strata.values().map(|it| it.result.generated).filter(|&cases| cases > 0);
+                let drawn: u64 = strata().sum();
+                format!("{drawn} cases in {} strata have the same output bits", strata().count())
+            }
             _ => format!("{elements} elements in {cases} cases, none differs"),
         }
     }
@@ -128,35 +136,45 @@ impl Sums {
         }
     }
 
-    /// Stratum by stratum, against an earlier certificate of the same battery.
-    fn version_equal(&self, asked: &Asked<'_>) -> (Status, String) {
-        let Some(previous) = &asked.previous else {
-            return (Status::Unverifiable, "no earlier certificate was given".to_owned());
+    /// Stratum by stratum, against an earlier certificate. `None`: no bit changed, and what else is missing decides.
+    fn another_version(&self, asked: &Asked<'_>) -> Option<(Status, String)> {
+        let previous = match &asked.previous {
+            None => return Some((Status::Unverifiable, "no earlier certificate was given".to_owned())),
+            // Whether bits changed cannot be seen without it; what a pass needs besides can.
+            Some(Earlier::Named(_, Status::Fail, reason)) => return Some((Status::Fail, reason.clone())),
+            Some(Earlier::Named(.., reason)) => {
+                let other = reason == OTHER_BATTERY || reason.starts_with(OTHER_CASES);
+                return other.then(|| (Status::Unverifiable, reason.clone()));
+            }
+            Some(Earlier::There(certificate)) => certificate,
         };
-        if !battery_text(&asked.work.battery, &asked.work.claims).has_cases_of(&previous.battery) {
-            return (Status::Unverifiable, "the earlier certificate is of another battery".to_owned());
+        if !battery_text(&asked.work.battery, &asked.work.claims).asks_as(&previous.battery) {
+            return Some((Status::Unverifiable, OTHER_BATTERY.to_owned()));
         }
-        let mut changed = Vec::new();
-        let (mut equal, mut cases) = (0, 0);
-        for Stratum { result: stratum, outputs, .. } in self.strata.values().filter(|it| it.result.generated > 0) {
-            match previous.strata.iter().find(|it| it.name == stratum.name) {
-                Some(it) if it.outputs == outputs.so_far() => (equal, cases) = (equal + 1, cases + stratum.generated),
-                _ => changed.push(stratum.name.clone()),
+        let (mut changed, mut others) = (Vec::new(), Vec::new());
+        for Stratum { result, cases, outputs, .. } in self.strata.values() {
+            let then = previous.strata.iter().find(|it| it.name == result.name).filter(|it| it.generated > 0);
+            match then {
+                None if result.generated == 0 => {}
+                // The sizes that lengths lie around, and what is drawn at all, follow from the kernels.
+                Some(it) if it.cases == cases.so_far() && it.outputs == outputs.so_far() => {}
+                Some(it) if it.cases == cases.so_far() => changed.push(result.name.as_str()),
+                _ => others.push(result.name.as_str()),
             }
         }
-        match changed.is_empty() {
-            // Two runs in which every call was refused have equal outputs too: none.
-            true if cases > 0 && self.claims[&Claim::VersionEqual].elements > 0 => {
-                (Status::Pass, format!("{cases} cases in {equal} strata have the same output bits"))
-            }
-            true => (Status::Unverifiable, "no output was made".to_owned()),
-            false => {
-                let changed = changed.join(", ");
-                (Status::Fail, format!("output bits changed in {changed}; `lastbit compare` finds the smallest case"))
-            }
+        if changed.is_empty() && !others.is_empty() {
+            return Some((Status::Unverifiable, format!("{OTHER_CASES} in {}", others.join(", "))));
         }
+        let reason = || format!("output bits changed in {}; `lastbit compare` finds the smallest case", changed.join(", "));
+        (!changed.is_empty()).then(|| (Status::Fail, reason()))
     }
 }
+
+/// Why nothing is said of an earlier version.
+/// Begins the reason where strata hold other cases than an earlier certificate's.
+const OTHER_CASES: &str = "other sizes or limits of the kernels gave the earlier certificate other cases";
+
+const OTHER_BATTERY: &str = "the earlier certificate is of another battery";
 
 /// The most frequent reason, and how many there are.
 fn words(counts: &Counts) -> String {

@@ -4,7 +4,7 @@ mod decide;
 
 use super::certificate::{
     BatteryText, Certificate, ClaimResult, Control, Counts, Environment, FORMAT, FailureBound, KernelText, Mutants, Power,
-    Results, Status, StratumResult, Waiver,
+    Previous, Results, Status, StratumResult, Waiver,
 };
 use super::claim::Claim;
 use super::counterexample::{Failing, counterexample};
@@ -49,9 +49,17 @@ pub struct Asked<'a> {
     /// Accepted failures.
     pub waivers: Vec<Waiver>,
     /// An earlier certificate, for [`Claim::VersionEqual`].
-    pub previous: Option<Certificate>,
+    pub previous: Option<Earlier>,
     /// Threads for shrinking. No result depends on it. 0: no counterexamples are made.
     pub jobs: usize,
+}
+
+/// An earlier certificate, as far as it is at hand.
+pub enum Earlier {
+    /// It is there.
+    There(Box<Certificate>),
+    /// Only what a certificate that was held against it says of it: its name, and the status and reason of `version_equal`.
+    Named(Box<Previous>, Status, String),
 }
 
 /// A battery as a certificate names it.
@@ -86,6 +94,8 @@ struct Sums {
     reach: ReachCounts,
     mutants: Mutants,
     controls: Vec<Control>,
+    /// Over the lines of both.
+    hunts: Lines,
     not_run: Counts,
     partly: Counts,
     undecided: u64,
@@ -165,6 +175,7 @@ impl Sums {
             reach: ReachCounts::default(),
             mutants,
             controls: Vec::new(),
+            hunts: Lines::default(),
             not_run: Counts::new(),
             partly: Counts::new(),
             undecided: 0,
@@ -183,6 +194,7 @@ impl Sums {
                 Ok(())
             }
             (Unit::Mutant(mutant), Record::Mutant(hunt)) if hunt.name == mutant.to_string() => {
+                self.hunts.add(&serde_json::to_string(record).expect("a record is JSON"));
                 self.mutants.planted += 1;
                 match hunt.found {
                     Some(_) => {
@@ -194,6 +206,7 @@ impl Sums {
                 Ok(())
             }
             (Unit::Control(claim), Record::Control(HuntRecord { name, found, .. })) if *name == claim.to_string() => {
+                self.hunts.add(&serde_json::to_string(record).expect("a record is JSON"));
                 let kernel = format!("ref:aligned, {}", control::about(claim));
                 self.controls.push(Control { claim: name.clone(), kernel, failed_at: found.clone() });
                 Ok(())
@@ -220,7 +233,10 @@ impl Sums {
         stratum.differing += record.pair[1] + changed;
         record.left_out.iter().for_each(|reason| count(&mut stratum.left_out, reason));
         for (what, reason) in record.skips() {
-            count(&mut stratum.skipped, reason);
+            // That an overflow is predicted is the bound's to say: the elements that it is about are counted.
+            if what != Skip::Bound {
+                count(&mut stratum.skipped, reason);
+            }
             match what {
                 Skip::Case | Skip::Run(_) => count(&mut self.not_run, reason),
                 Skip::Pair => count(&mut self.partly, reason),
@@ -228,7 +244,6 @@ impl Sums {
                     let about = self.claims.iter_mut().filter(|(claim, _)| claim.sees(&changed, part));
                     about.for_each(|(_, sum)| count(&mut sum.not_run, reason));
                 }
-                // The elements that it is about are counted.
                 Skip::Bound => {}
             }
         }
@@ -365,6 +380,7 @@ impl Sums {
             unreached: missing,
             mutants: self.mutants,
             controls: self.controls,
+            records: self.hunts.finish(),
         };
         let strata = self.strata.into_values().filter(|it| it.result.generated > 0 || !it.result.left_out.is_empty()).map(
             |Stratum { result, cases, outputs, records }| StratumResult {
@@ -379,6 +395,10 @@ impl Sums {
             lastbit: env!("CARGO_PKG_VERSION").to_owned(),
             battery: battery_text(&work.battery, &work.claims),
             kernels: asked.kernels.clone(),
+            previous: asked.previous.as_ref().map(|it| match it {
+                Earlier::There(certificate) => Previous::of(certificate),
+                Earlier::Named(previous, ..) => (**previous).clone(),
+            }),
             status: status_line(&claims),
             claims,
             strata: strata.collect(),

@@ -2,12 +2,13 @@
 
 use super::Format;
 use super::journal::Checkpoint;
-use crate::certify::build::{Asked, build};
-use crate::certify::certificate::{Certificate, Environment, KernelText, Status, Waiver};
+use crate::certify::build::{Asked, Earlier, build};
+use crate::certify::certificate::{Environment, KernelText, Status, Waiver};
 use crate::certify::counterexample::FOLDER;
 use crate::certify::digest::sha256;
 use crate::certify::record::Record;
 use crate::certify::statement::Statement;
+use crate::certify::verify::load_intact;
 use crate::certify::work::Work;
 use crate::certify::{sign, waiver};
 use crate::cli::out_folder::write_whole;
@@ -37,7 +38,7 @@ pub(in crate::cli) struct Terms {
 
 /// The terms, read.
 pub(in crate::cli) struct Loaded {
-    previous: Option<Certificate>,
+    previous: Option<Earlier>,
     floor: f64,
     waivers: Vec<Waiver>,
     key: Option<sign::Key>,
@@ -65,7 +66,12 @@ impl Terms {
             Size::Standard | Size::Release => 1.0,
         });
         Ok(Loaded {
-            previous: self.previous.as_deref().map(Statement::load).transpose()?.map(|it| it.predicate.lastbit),
+            previous: self
+                .previous
+                .as_deref()
+                .map(load_intact)
+                .transpose()?
+                .map(|it| Earlier::There(Box::new(it.predicate.lastbit))),
             floor,
             waivers: self.waivers.as_deref().map_or(Ok(Vec::new()), waiver::load)?,
             key: self.sign.as_deref().map(sign::Key::load).transpose()?,

@@ -52,6 +52,7 @@ pub(super) fn run(
     // However they are spelled now: the configuration says whether they are the same.
     job.train = train.unwrap_or(job.train);
     job.infer = infer.unwrap_or(job.infer);
+    previous_fits(terms.previous.as_deref(), job.against)?;
     written::must_have_folder(output)?;
     let loaded = terms.load(job.battery)?;
     let mut ready = job.ready(consent)?;
@@ -85,6 +86,17 @@ pub(super) fn run(
     written::write(&work, kernels, loaded, output, joined, environment, jobs, format)
 }
 
+/// An earlier certificate adds a claim, and so changes what each shard runs.
+fn previous_fits(previous: Option<&Path>, against: bool) -> Result<(), Failure> {
+    match previous {
+        Some(path) if !against => Err(Failure::Usage(format!(
+            "--previous {}: the shards were run without one, and do not claim version_equal; run them with --previous, or leave it out",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn merge_command(folders: &[PathBuf], output: &Path) -> String {
     let word = |path: &PathBuf| shell_words::quote(&path.display().to_string()).into_owned();
     let all: Vec<String> = folders.iter().map(word).collect();
@@ -104,5 +116,19 @@ impl<I: Iterator<Item = Result<Record, String>>> Iterator for InTurn<I> {
         let at = self.next;
         self.next = (at + 1) % self.files.len();
         self.files[at].next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_certificate_that_the_shards_were_run_without_is_refused() {
+        let refused = previous_fits(Some(Path::new("old.json")), false).unwrap_err().to_string();
+        assert!(refused.starts_with("--previous old.json: the shards were run without one"), "{refused}");
+        for (previous, against) in [(Some(Path::new("old.json")), true), (None, true), (None, false)] {
+            assert!(previous_fits(previous, against).is_ok(), "{previous:?} {against}");
+        }
     }
 }
