@@ -71,11 +71,11 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     let name = options.certificate.display().to_string();
     let read = std::fs::read(&options.certificate);
     let bytes = read.map_err(|error| InputError::new(&*name, format!("cannot be read: {error}")))?;
-    let mut report = Report { name };
+    let mut report = Report { name, status: String::new() };
     match verify(options, consent, &bytes, &mut report)? {
         Ok(line) => {
             report.held(&line)?;
-            print(&format!("{}: verified\n", report.name))?;
+            print(&format!("{}: verified: {}\n", report.name, report.status))?;
             Ok(exit_code::MATCH)
         }
         Err(reason) => {
@@ -87,6 +87,8 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
 
 struct Report {
     name: String,
+    /// What the certificate says: that it verifies is no pass.
+    status: String,
 }
 
 impl Report {
@@ -113,6 +115,7 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
         Err(error) => return Ok(Err(format!("it cannot be read: {error}"))),
     };
     let certificate = &statement.predicate.lastbit;
+    report.status.clone_from(&certificate.status);
     hold!(intact(&statement).map(|()| format!("seal and digest hold: {}", certificate.digest)));
     let own = env!("CARGO_PKG_VERSION");
     if certificate.lastbit != own {
@@ -174,10 +177,13 @@ fn signature(options: &Options, bytes: &[u8]) -> Result<Step, Failure> {
             None => Ok(Ok("unsigned: it resists accident only".to_owned())),
         };
     }
-    Ok(sign::verify(bytes, &file, options.signer.as_deref()).map_err(|error| error.to_string()).map(|key| match options.signer {
-        Some(_) => format!("signed by {key}"),
-        None => format!("signed by {key}; --signer says whose key that must be"),
-    }))
+    match sign::verify(bytes, &file, options.signer.as_deref()) {
+        Ok(key) if options.signer.is_some() => Ok(Ok(format!("signed by {key}"))),
+        Ok(key) => Ok(Ok(format!("signed by {key}; --signer says whose key that must be"))),
+        // A key file that is none says nothing about the certificate.
+        Err(error) if options.signer.as_ref().is_some_and(|it| it.display().to_string() == error.file) => Err(error.into()),
+        Err(error) => Ok(Err(error.to_string())),
+    }
 }
 
 /// What was asked for, as the certificate says it.
