@@ -305,14 +305,22 @@ fn waivers_are_needed_named_and_end() {
     // The records are there already: a resumed run only writes the certificate.
     let run = FAILING.path("lastbit.certify").display().to_string();
     let certify = || {
-        let more = ["--infer", "ref:aligned,softmax.block=16", "--out", &run, "--resume", "--waivers", "w.toml"];
-        folder.lastbit(&[&["certify", "--battery", "quick", "-o", "waived.json"], &more[..]].concat())
+        // Kernels and battery are those of the run.
+        folder.lastbit(&["certify", "--resume", "--out", &run, "-o", "rep/waived.json", "--waivers", "w.toml"])
     };
+    std::fs::create_dir(folder.path("rep")).expect("created");
     waive("train_eq_infer");
     let waived = certify();
     assert_eq!(code(&waived), 0, "{}{}", stdout(&waived), stderr(&waived));
     assert!(stdout(&waived).ends_with("lastbit: 12 claims, 11 PASS, 1 FAIL (waived)\n"), "{}", stdout(&waived));
+    assert!(stdout(&waived).contains("\n  lastbit replay rep/counterexamples/train_eq_infer-"), "{}", stdout(&waived));
+    let certificate = std::fs::read_to_string(folder.path("rep/waived.json")).expect("a certificate");
+    assert!(!certificate.contains("rep/counterexamples"), "a certificate names no folder");
     waive("accurate");
     let unneeded = certify();
     assert!(code(&unneeded) == 2 && stderr(&unneeded).contains("is not needed"), "{}", stderr(&unneeded));
+    assert!(stderr(&unneeded).contains("the same command with --resume only writes"), "{}", stderr(&unneeded));
+    std::fs::write(folder.path("w.toml"), "[waiver]\nclaim = \"accurate\"\n").expect("written");
+    let ignored = certify();
+    assert!(code(&ignored) == 2 && stderr(&ignored).contains("write each as [[waiver]]"), "{}", stderr(&ignored));
 }

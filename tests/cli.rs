@@ -169,7 +169,8 @@ fn checkpoint(folder: &Folder) -> serde_json::Value {
 #[test]
 fn usage_errors_are_2_and_name_what_is_wrong() {
     let folder = Folder::new();
-    let cases: [(&[&str], &[&str]); 14] = [
+    std::fs::write(folder.path("file"), "in the way").expect("written");
+    let cases: [(&[&str], &[&str]); 17] = [
         (&["fuzz", "--train", "ref:alinged"], &["--train", "alinged", "aligned"]),
         (&["fuzz", "--train", "ref:aligned,softmax.blok=3"], &["softmax.blok", "softmax.block"]),
         (&["fuzz", "--train", "ref:aligned,softmax.block=0"], &["softmax.block", "0"]),
@@ -184,6 +185,9 @@ fn usage_errors_are_2_and_name_what_is_wrong() {
             &["--pin causal=top_left", "infer declares anchor bottom_right"],
         ),
         (&["replay", "none.case"], &["none.case"]),
+        (&["shrink", "none.case", "-o", "./none.case"], &["--output ./none.case", "would replace the file of FILE.case"]),
+        (&["probe", "ref:aligned", "--page", "-"], &["--page -", "name a file"]),
+        (&["probe", "ref:aligned", "--out", "file"], &["--out file: is a file; name a folder"]),
         (&["replay", "none.case", "--train", "ref:alinged"], &["--train", "aligned"]),
         (&["show", "none.case"], &["none.case"]),
         (&["frobnicate"], &["frobnicate"]),
@@ -196,6 +200,15 @@ fn usage_errors_are_2_and_name_what_is_wrong() {
         }
         assert!(!stderr(&output).contains("internal fault"), "{arguments:?}: {}", stderr(&output));
     }
+}
+
+/// What a reader sees first is what he gets.
+#[test]
+fn the_first_block_of_the_readme_is_the_real_output() {
+    let command = ["replay", "corpora/regressions/attention/order-fixed-split-bf16.case"];
+    let output = Folder::new().command(&command).current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("the binary runs");
+    let block = format!("```text\n$ lastbit {}\n{}```\n", command.join(" "), stdout(&output));
+    assert!(include_str!("../README.md").contains(&block), "{block}");
 }
 
 /// 5 says that a kept case has changed, also among others that show a finding as they should. With other kernels it means nothing.
@@ -214,8 +227,13 @@ fn an_expectation_that_is_not_met_is_5() {
     }
     let seed = std::fs::read_to_string(seed_case()).expect("a seed");
     std::fs::write(folder.path("seed.case"), seed.replace("expect = \"match\"", "expect = \"mismatch o\"")).expect("written");
-    let cases: [(&[&str], i32); 7] = [
+    let cases: [(&[&str], i32); 12] = [
         (&["kept.case"], 1),
+        (&["kept.case", "--expected"], 0),
+        (&["kept.case", "match.case", "--expected"], 5),
+        (&["seed.case", "none.case", "--expected"], 2),
+        (&["kept.case", "--infer", "ref:aligned", "--expected"], 2),
+        (&["kept.case", "--infer", "ref:aligned"], 0),
         (&["match.case"], 5),
         (&["other.case"], 5),
         (&["seed.case"], 5),

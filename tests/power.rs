@@ -91,10 +91,16 @@ fn the_json_is_complete_and_does_not_depend_on_threads() {
 }
 
 #[test]
-fn a_result_that_cannot_be_written_is_74() {
-    let arguments = ["power", "--only", "A-M1", "--cases", "1", "--clean-cases", "1", "--json", "no/such/folder/power.json"];
-    let output = Folder::new().lastbit(&arguments);
-    assert_eq!(code(&output), 74, "{}", stderr(&output));
+fn a_result_that_cannot_be_written_is_74_and_one_that_never_could_is_2() {
+    let arguments = ["power", "--only", "A-M1", "--cases", "1", "--clean-cases", "1", "--json"];
+    let power = |file: &str| Folder::new().lastbit(&[&arguments[..], &[file]].concat());
+    let output = power("no/such/folder/power.json");
+    assert!(code(&output) == 2 && stdout(&output).is_empty(), "{}{}", stdout(&output), stderr(&output));
+    assert!(stderr(&output).contains("there is no folder no/such/folder"), "{}", stderr(&output));
+    if std::path::Path::new("/dev/full").exists() {
+        let output = power("/dev/full");
+        assert_eq!(code(&output), 74, "{}", stderr(&output));
+    }
 }
 
 /// What the campaign is for: it finds every fault of the catalogue.

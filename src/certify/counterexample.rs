@@ -15,6 +15,7 @@ use crate::subject::attention::file::{check, file, replay_command, replayed};
 use crate::subject::attention::text::{parse, print};
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::subject::attention::{Attention, Case, Data, show};
+use std::path::Path;
 
 /// Folder beside a certificate that holds its counterexamples.
 pub const FOLDER: &str = "counterexamples";
@@ -32,6 +33,26 @@ pub(super) struct Failing {
     pub(super) index: u64,
     pub(super) signature: String,
     pub(super) claims: Vec<Claim>,
+}
+
+impl Counterexample {
+    /// As a reader has it who names the certificate `certificate`: where its file lies, and the command that replays it from where he stands.
+    /// A certificate itself names no folder, so that its bytes do not depend on one.
+    pub fn beside(&self, certificate: &Path) -> Counterexample {
+        // A file may be given any name by whoever wrote the certificate: it stays in this folder.
+        let name = Path::new(&self.file).file_name().unwrap_or_default();
+        let mut file = certificate.parent().unwrap_or(Path::new("")).join(FOLDER).join(name).display().to_string();
+        if file.starts_with('-') {
+            file.insert_str(0, "./");
+        }
+        let own = replay_command(&format!("{FOLDER}/{}", name.to_string_lossy()), None, None);
+        let replay = match self.replay.strip_prefix(&own) {
+            Some(kernels) => replay_command(&file, None, None) + kernels,
+            None => self.replay.clone(),
+        };
+        let verdict = self.verdict.replacen(&format!("replay: {}", self.replay), &format!("replay: {replay}"), 1);
+        Counterexample { file, replay, verdict, ..self.clone() }
+    }
 }
 
 /// Shrinks a failing case and explains it. `None`: it does not fail again, so the kernel does not repeat itself.
@@ -144,5 +165,52 @@ fn written(
         file: name,
         replay,
         text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(file: &str, replay: &str) -> Counterexample {
+        let text = |text: &str| text.to_owned();
+        Counterexample {
+            sha256: text("0"),
+            claims: vec![text("accurate")],
+            signature: text("inaccurate train o"),
+            from: text("random 1"),
+            size: text("1 row"),
+            kv: 1,
+            cause: text("unknown"),
+            kind: text("unknown"),
+            verdict: format!("case: 1 row\nreplay: {replay}\n"),
+            file: text(file),
+            replay: text(replay),
+            text: text(""),
+        }
+    }
+
+    #[test]
+    fn a_reader_is_told_the_path_from_where_he_stands() {
+        let own = example("a-1.case", "lastbit replay counterexamples/a-1.case --train 'process:python k.py'");
+        for (certificate, path) in [
+            ("cert.json", "counterexamples/a-1.case"),
+            ("rep/cert.json", "rep/counterexamples/a-1.case"),
+            ("../my rep/cert.json", "'../my rep/counterexamples/a-1.case'"),
+            ("-x/cert.json", "./-x/counterexamples/a-1.case"),
+        ] {
+            let placed = own.beside(Path::new(certificate));
+            assert_eq!(placed.replay, format!("lastbit replay {path} --train 'process:python k.py'"));
+            assert_eq!(placed.verdict, format!("case: 1 row\nreplay: {}\n", placed.replay));
+            assert_eq!(placed.file, path.trim_matches('\''));
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_somebody_else_leads_nowhere_else() {
+        for file in ["../../etc/passwd", "/etc/passwd"] {
+            let placed = example(file, "rm -r x").beside(Path::new("rep/cert.json"));
+            assert_eq!((placed.file.as_str(), placed.replay.as_str()), ("rep/counterexamples/passwd", "rm -r x"));
+        }
     }
 }

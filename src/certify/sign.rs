@@ -12,8 +12,24 @@ pub struct Key(PrivateKey);
 
 fn read(path: &Path) -> Result<(String, String), InputError> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| InputError::new(&*file, format!("cannot be read: {error}")))?;
-    Ok((file, text))
+    let bytes = std::fs::read(path).map_err(|error| InputError::new(&*file, format!("cannot be read: {error}")))?;
+    // What is no text is no key and no signature either, and is told so.
+    Ok((file, String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// What is wrong with a file that should be of some kind; the parser's own words only where it is, and is damaged.
+fn no(kind: &str, marked: bool, error: &ssh_key::Error) -> String {
+    if marked { format!("is no {kind}: {error}") } else { format!("is no {kind}") }
+}
+
+/// What a file of PEM of this kind has.
+fn is_pem(text: &str, label: &str) -> bool {
+    text.contains(&format!("-----BEGIN {label}-----"))
+}
+
+/// Whether it is the half of a key that anyone may have.
+fn is_public(text: &str) -> bool {
+    PublicKey::from_openssh(text).is_ok()
 }
 
 impl Key {
@@ -24,7 +40,14 @@ impl Key {
     pub fn load(path: &Path) -> Result<Key, InputError> {
         let (file, text) = read(path)?;
         let key = PrivateKey::from_openssh(&text).map_err(|error| {
-            InputError::new(&*file, format!("is no OpenSSH private key: {error}; `ssh-keygen -t ed25519` makes one"))
+            let reason = match is_public(&text) {
+                true => "is the public half of a key; sign with the private one, whose file has the name without .pub".to_owned(),
+                false => {
+                    let no = no("OpenSSH private key", is_pem(&text, "OPENSSH PRIVATE KEY"), &error);
+                    format!("{no}; `ssh-keygen -t ed25519` makes one")
+                }
+            };
+            InputError::new(&*file, reason)
         })?;
         if key.is_encrypted() {
             let reason = format!(
@@ -56,11 +79,21 @@ impl Key {
 pub fn verify(bytes: &[u8], signature: &Path, signer: Option<&Path>) -> Result<String, InputError> {
     let (file, text) = read(signature)?;
     let wrong = |reason: String| InputError::new(&*file, reason);
-    let signature = SshSig::from_pem(&text).map_err(|error| wrong(format!("is no SSH signature: {error}")))?;
+    let signature =
+        SshSig::from_pem(&text).map_err(|error| wrong(no("SSH signature", is_pem(&text, "SSH SIGNATURE"), &error)))?;
     let key = match signer {
         Some(path) => {
             let (file, text) = read(path)?;
-            PublicKey::from_openssh(&text).map_err(|error| InputError::new(&*file, format!("is no public key: {error}")))?
+            PublicKey::from_openssh(&text).map_err(|error| {
+                let reason = match is_pem(&text, "OPENSSH PRIVATE KEY") {
+                    true => "is the private half of a key; name the public one, whose file ends in .pub".to_owned(),
+                    false => format!(
+                        "{}; `ssh-keygen -y -f KEY` prints that of a key",
+                        no("public key", text.starts_with("ssh-"), &error)
+                    ),
+                };
+                InputError::new(&*file, reason)
+            })?
         }
         None => PublicKey::from(signature.public_key().clone()),
     };
@@ -99,6 +132,31 @@ mod tests {
         let other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti user@example.com";
         assert!(verify(b"text", &signature, Some(&path("o.pub", other))).unwrap_err().to_string().contains("another key"));
         assert!(verify(b"text", &path("y.sig", "noise"), None).unwrap_err().to_string().contains("no SSH signature"));
-        assert!(Key::load(&path("z", PUBLIC)).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_no_key_is_told_so_and_which_half_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let load = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            Key::load(&path).map(drop).unwrap_err().to_string()
+        };
+        for noise in [&b"noise"[..], b"", b"\xff\0", b"# Readme\n"] {
+            let reason = load(noise);
+            assert!(reason.ends_with("is no OpenSSH private key; `ssh-keygen -t ed25519` makes one"), "{reason}");
+        }
+        assert!(load(PUBLIC.as_bytes()).contains("is the public half"), "{}", load(PUBLIC.as_bytes()));
+        let damaged = load(&PRIVATE.as_bytes()[..PRIVATE.len() / 2]);
+        assert!(damaged.contains("is no OpenSSH private key: "), "{damaged}");
+        let signed = folder.path().join("x.sig");
+        let signature = Key(PrivateKey::from_openssh(PRIVATE).unwrap()).sign(b"text").unwrap();
+        std::fs::write(&signed, signature).unwrap();
+        std::fs::write(&path, PRIVATE).unwrap();
+        let reason = verify(b"text", &signed, Some(&path)).unwrap_err().to_string();
+        assert!(reason.contains("is the private half"), "{reason}");
+        std::fs::write(&path, "noise").unwrap();
+        let reason = verify(b"text", &signed, Some(&path)).unwrap_err().to_string();
+        assert!(reason.contains("is no public key; `ssh-keygen -y"), "{reason}");
     }
 }

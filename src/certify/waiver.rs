@@ -5,10 +5,13 @@ use super::claim::Claim;
 use crate::input_error::InputError;
 use std::path::Path;
 
+/// What a waiver file has.
+const FORM: &str = "write each as [[waiver]], in two pairs of brackets, with claim, issue and until";
+
 /// Reads `[[waiver]]` tables with `claim`, `issue` and `until`.
 ///
 /// # Errors
-/// The field that is missing or wrong; a day that has passed.
+/// The field that is missing or wrong; a day that has passed; a file without a waiver.
 pub fn load(path: &Path) -> Result<Vec<Waiver>, InputError> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| InputError::new(&*file, format!("cannot be read: {error}")))?;
@@ -21,11 +24,18 @@ fn parse(text: &str, file: &str, today: &str) -> Result<Vec<Waiver>, InputError>
     if let Some(name) = table.keys().find(|name| *name != "waiver") {
         return Err(InputError::new(file, "is nothing that a waiver file has; it has [[waiver]] tables").field(name.clone()));
     }
-    let entries = table.get("waiver").and_then(|it| it.as_array()).cloned().unwrap_or_default();
+    let entries = match table.get("waiver") {
+        Some(toml::Value::Array(entries)) if !entries.is_empty() => entries,
+        None | Some(toml::Value::Array(_)) => {
+            return Err(InputError::new(file, format!("has no waiver; {FORM}, or leave out --waivers")));
+        }
+        Some(_) => return Err(InputError::new(file, format!("is no list of waivers; {FORM}")).field("waiver")),
+    };
     let mut waivers = Vec::new();
     for (n, entry) in entries.iter().enumerate() {
         let n = n + 1;
-        let entry = entry.as_table().ok_or_else(|| wrong(n, "", "is no table".into()))?;
+        let entry =
+            entry.as_table().ok_or_else(|| InputError::new(file, format!("is no table; {FORM}")).field(format!("waiver {n}")))?;
         if let Some(name) = entry.keys().find(|name| !["claim", "issue", "until"].contains(&name.as_str())) {
             return Err(wrong(n, name, "is no field of a waiver: claim, issue, until".into()));
         }
@@ -63,6 +73,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_example_of_the_readme_is_one() {
+        let text = include_str!("../../README.md").split("```toml\n").find(|text| text.starts_with("[[waiver]]")).unwrap();
+        let [waiver] = parse(text.split("```").next().unwrap(), "README.md", "2026-11-30").unwrap().try_into().unwrap();
+        assert_eq!(waiver.claim, "split_invariant");
+    }
+
+    #[test]
     fn a_waiver_has_a_claim_a_link_and_a_day_to_come() {
         let text = |claim: &str, issue: &str, until: &str| {
             format!("[[waiver]]\nclaim = \"{claim}\"\nissue = \"{issue}\"\nuntil = \"{until}\"\n")
@@ -71,7 +88,6 @@ mod tests {
         let link = "https://example.org/1";
         let good = text("accurate", link, "2026-11-30");
         assert_eq!(parse(&good).unwrap().len(), 1);
-        assert_eq!(parse("").unwrap(), Vec::new());
         for (text, reason) in [
             (text("acurate", link, "2027-01-01"), "claim"),
             (text("accurate", "ask Bob", "2027-01-01"), "is no link"),
@@ -81,6 +97,11 @@ mod tests {
             (good.repeat(2), "waived twice"),
             ("[[waiver]]\nclaim = \"accurate\"\n".into(), "issue"),
             ("[[waivers]]\n".into(), "waivers"),
+            // None of these says that nothing is waived.
+            (good.replace("[[waiver]]", "[waiver]"), "waiver: is no list of waivers; write each as [[waiver]]"),
+            ("waiver = []\n".into(), "has no waiver; write each as [[waiver]]"),
+            ("waiver = [1]\n".into(), "waiver 1: is no table"),
+            (String::new(), "or leave out --waivers"),
         ] {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(reason) && error.starts_with("w.toml"), "{error}");

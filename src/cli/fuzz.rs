@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 const CASES: u64 = 10_000;
 
 /// What the kernels are without `--train` and `--infer`.
-const KERNEL: &str = "ref:aligned";
+pub(super) const KERNEL: &str = "ref:aligned";
 
 #[derive(Args)]
 pub(super) struct Options {

@@ -1,5 +1,6 @@
 //! What `replay` and `shrink` share: a kept case, perhaps with other kernels than its own.
 
+use super::places::{Named, of_kernel};
 use super::{Failure, kernel, note};
 use crate::external::name::Consent;
 use crate::finding::Path;
@@ -23,6 +24,16 @@ pub(super) struct Swap {
     /// Captured tensors that a case names by digest
     #[arg(long, value_name = "FILE.safetensors")]
     data: Option<PathBuf>,
+}
+
+impl Swap {
+    /// The files that it names.
+    pub(super) fn files(&self) -> Vec<Named> {
+        let kernels = [("--train", &self.train), ("--infer", &self.infer)];
+        let kernels = kernels.into_iter().filter_map(|(option, words)| Some((option, words.as_deref()?)));
+        let data = self.data.iter().map(|path| Named::new("--data", path));
+        kernels.flat_map(|(option, words)| of_kernel(option, words)).chain(data).collect()
+    }
 }
 
 /// Loads kept cases with the kernels and tensors that the command line gives.

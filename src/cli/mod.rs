@@ -14,6 +14,7 @@ mod kept_case;
 mod kernels;
 mod merge;
 mod out_folder;
+mod places;
 mod power;
 mod probe;
 mod progress;

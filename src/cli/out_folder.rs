@@ -5,6 +5,7 @@
 //! cut off when the run goes on, and made again with the same bytes.
 
 use super::Failure;
+use super::places::folder_of;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -367,6 +368,21 @@ fn same(a: &Metadata, b: &Metadata) -> bool {
     }
 }
 
+/// A new file, to be renamed when it is whole.
+fn unfinished(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut new = tempfile::Builder::new();
+    new.prefix(UNFINISHED.0).suffix(UNFINISHED.1);
+    // As any other new file; the default is for secrets.
+    #[cfg(unix)]
+    let new = new.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    new.tempfile_in(folder)
+}
+
+/// Whether [`write_whole`] can write into a folder. Nothing stays there.
+pub(super) fn try_folder(folder: &Path) -> std::io::Result<()> {
+    unfinished(folder).map(drop)
+}
+
 /// Writes a file by temporary file and rename. What stands there already and is no plain file, a pipe, a device or a link, is
 /// written to instead of replaced.
 pub(super) fn write_whole(path: &Path, content: &str) -> Result<(), Failure> {
@@ -376,16 +392,7 @@ pub(super) fn write_whole(path: &Path, content: &str) -> Result<(), Failure> {
         if in_place {
             return fs::write(path, content);
         }
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let mut new = tempfile::Builder::new();
-        new.prefix(UNFINISHED.0).suffix(UNFINISHED.1);
-        // As any other new file; the default is for secrets.
-        #[cfg(unix)]
-        let new = new.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = new.tempfile_in(folder)?;
+        let mut file = unfinished(folder_of(path))?;
         file.write_all(content.as_bytes())?;
         file.as_file().sync_all()?;
         file.persist(path).map(|_| ()).map_err(|error| error.error)

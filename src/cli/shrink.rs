@@ -2,6 +2,7 @@
 
 use super::kept_case::{Loader, Swap};
 use super::out_folder::write_whole;
+use super::places::{Named, STDOUT, must_be_apart};
 use super::{Failure, fresh, pins, print};
 use crate::exit_code;
 use crate::external::name::Consent;
@@ -10,7 +11,7 @@ use crate::subject::attention::explain::explain;
 use crate::subject::attention::text::print as print_case;
 use crate::subject::attention::{Attention, file};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -28,6 +29,13 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
+    let output = options.output.clone().unwrap_or_else(|| options.path.with_extension("small.case"));
+    if output == Path::new(STDOUT) {
+        return Err(Failure::Usage(format!("--output {STDOUT}: stdout has what is said of the small case; name a file")));
+    }
+    let mut read = options.swap.files();
+    read.push(Named::new("FILE.case", &options.path));
+    must_be_apart(&read, &[Named::new("--output", &output)])?;
     let loaded = Loader::new(&options.swap, consent)?.load(&options.path)?;
     let pins = pins(&options.pin)?;
     if !pins.hold(&loaded.trial.case.problem) {
@@ -48,7 +56,6 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         .expect("the finding was just seen");
     let comment = if loaded.file.comment.is_empty() { signature.clone() } else { loaded.file.comment.clone() };
     let small = file::file(comment, &attention.pair, &shrunk.trial, Some(&shrunk.finding));
-    let output = options.output.clone().unwrap_or_else(|| options.path.with_extension("small.case"));
     write_whole(&output, &print_case(&small))?;
     let whole = file::replayed(&attention.pair, &shrunk.trial, &shrunk.finding);
     print(&explain(&attention.pair, &whole, &output.display().to_string(), Some(&signature)).text)?;

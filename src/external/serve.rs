@@ -25,6 +25,14 @@ const AHEAD: usize = 64 << 10;
 /// Those of input and output, and `InvalidData` for an input that is no frame. `Unsupported` when the other side speaks no version that this
 /// one does; it has been answered then.
 pub fn serve(kernel: &dyn AttentionKernel, input: impl Read, output: impl Write) -> io::Result<()> {
+    // What ends too early is no frame: all that is read to its end is one.
+    converse(kernel, input, output).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => invalid("ends in the middle of a frame".into()),
+        _ => error,
+    })
+}
+
+fn converse(kernel: &dyn AttentionKernel, input: impl Read, output: impl Write) -> io::Result<()> {
     let mut server =
         Server { kernel, input: BufReader::with_capacity(AHEAD, input), output, shared: None, kept: Kept::default() };
     let Some(hello) = server.header()? else { return Ok(()) };
@@ -60,7 +68,17 @@ impl<R: Read, W: Write> Server<'_, R, W> {
         if first == 0 {
             return Ok(None);
         }
-        self.input.read_exact(&mut bytes[first..])?;
+        let mut taken = first;
+        while taken < bytes.len() {
+            match self.input.read(&mut bytes[taken..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                // A few bytes of something else are told from a frame that was cut off.
+                Ok(0) if !Header::may_begin(&bytes[..taken]) => return Err(invalid(Header::none_in(&bytes[..taken]))),
+                Ok(0) => return Err(invalid(format!("ends after {taken} of the {HEADER} bytes with which a frame begins"))),
+                Ok(more) => taken += more,
+            }
+        }
         Header::parse(&bytes).map(Some).map_err(invalid)
     }
 
@@ -163,4 +181,29 @@ fn run(kernel: &dyn AttentionKernel, call: Call<'_>, outputs: Outputs<'_>) -> Re
 
 fn invalid(reason: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::external::name::{Consent, open};
+
+    #[test]
+    fn what_is_no_frame_is_told_however_short_it_is() {
+        let kernel = open("ref:aligned", Consent::default()).unwrap().implementation.kernel;
+        let error = |input: &[u8]| serve(&*kernel, input, Vec::new()).unwrap_err();
+        let long = "hello, who is there? ".repeat(4);
+        let cut = frame(Kind::Hello, 1, &Body::default());
+        for (input, reason) in [
+            (&b"hello\n"[..], "`hello\\n` where a frame should begin"),
+            (b"x", "`x` where a frame should begin"),
+            (long.as_bytes(), "where a frame should begin"),
+            (b"LBT1", "ends after 4 of the 24 bytes"),
+            (&cut[..cut.len() - 1], "ends in the middle of a frame"),
+        ] {
+            let error = error(input);
+            assert!(error.kind() == io::ErrorKind::InvalidData && error.to_string().contains(reason), "{error}");
+        }
+        assert!(serve(&*kernel, &b""[..], Vec::new()).is_ok());
+    }
 }

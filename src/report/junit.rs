@@ -7,13 +7,14 @@
 //! | FAIL, waived | `skipped`, with the issue: it is no pass, and it does not turn the job red |
 //! | UNVERIFIABLE | `error`: what could not be looked at is never green, and `skipped` often is |
 
-use super::visible;
+use super::{placed, visible};
 use crate::certify::certificate::{ClaimResult, Counterexample, Status};
 use crate::certify::statement::Statement;
 use std::fmt::Write;
 
-/// A certificate as a JUnit XML file with one suite.
-pub fn junit(statement: &Statement) -> String {
+/// A certificate as a JUnit XML file with one suite. `file` is how the reader calls the certificate.
+pub fn junit(statement: &Statement, file: &str) -> String {
+    let statement = placed(statement, file);
     let it = &statement.predicate.lastbit;
     let [train, infer] = &it.kernels;
     let name = format!("lastbit {}: {} against {}", it.battery.name, train.words, infer.words);

@@ -1,8 +1,8 @@
 //! A summary for the page of a CI job (`$GITHUB_STEP_SUMMARY`): short, with the counterexamples folded.
 
 use super::verdict::Verdict;
-use super::visible;
 use super::words::{at_most, count, counted, share};
+use super::{placed, visible};
 use crate::certify::certificate::{Certificate, Counterexample, Status};
 use crate::certify::statement::Statement;
 use crate::input_error::can_be_pasted;
@@ -13,6 +13,7 @@ const TEXT_BUDGET: usize = 1 << 16;
 
 /// A certificate as GitHub-flavoured Markdown. `file` is how the reader calls the certificate.
 pub fn markdown(statement: &Statement, file: &str) -> String {
+    let statement = placed(statement, file);
     let it = &statement.predicate.lastbit;
     let [train, infer] = &it.kernels;
     let mut text = format!("## {} {}\n\n", mark(Verdict::of(it).status()), Verdict::of(it).word());

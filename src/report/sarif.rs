@@ -4,14 +4,16 @@
 //! without a counterexample of its own, at the certificate. One for each claim that is UNVERIFIABLE: `warning`, at the certificate. A
 //! failure that is waived is an `error` with an accepted suppression.
 
-use super::visible;
+use super::{placed, visible};
 use crate::certify::certificate::{Certificate, ClaimResult, Counterexample, KernelText, Status};
 use crate::certify::statement::Statement;
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
-/// A certificate as a SARIF log. `file` is where the certificate lies, relative to the root of what is scanned.
+/// A certificate as a SARIF log. `file` is where the certificate lies, relative to the root of what is scanned, or absolute where it lies
+/// outside of it; its minimal cases lie beside it.
 pub fn sarif(statement: &Statement, file: &str) -> String {
+    let statement = placed(statement, file);
     let it = &statement.predicate.lastbit;
     let rules: Vec<Value> = it.claims.iter().map(rule).collect();
     let mut results: Vec<Value> = it.counterexamples.iter().filter_map(|case| of_case(it, case)).collect();
@@ -91,14 +93,14 @@ fn suppress(result: &mut Value, claim: &ClaimResult) {
 fn location(it: &Certificate, file: &str) -> Value {
     let logical = |kernel: &KernelText| json!({ "name": kernel.name, "fullyQualifiedName": kernel.words, "kind": "function" });
     json!({
-        "physicalLocation": { "artifactLocation": { "uri": relative_uri(file) }, "region": { "startLine": 1 } },
+        "physicalLocation": { "artifactLocation": { "uri": uri(file) }, "region": { "startLine": 1 } },
         "logicalLocations": it.kernels.iter().map(logical).collect::<Vec<_>>(),
     })
 }
 
-/// A path as a relative URI reference (RFC 3986) that stays below where it starts, and is never read as one with a scheme.
-fn relative_uri(path: &str) -> String {
-    let mut uri = String::new();
+/// A path as a URI reference (RFC 3986). A relative one stays below where it starts, and is never read as one with a scheme.
+fn uri(path: &str) -> String {
+    let mut uri = String::from(if Path::new(path).is_absolute() { "file://" } else { "" });
     for part in Path::new(path).components() {
         let Component::Normal(part) = part else { continue };
         if !uri.is_empty() {
@@ -119,10 +121,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_become_relative_references() {
-        assert_eq!(relative_uri("cert.cases/a b.case"), "cert.cases/a%20b.case");
-        assert_eq!(relative_uri("../../etc/passwd"), "etc/passwd");
-        assert_eq!(relative_uri("https://x/y"), "https%3A/x/y");
-        assert_eq!(relative_uri("/abs/x"), "abs/x");
+    fn paths_become_references() {
+        assert_eq!(uri("counterexamples/a b.case"), "counterexamples/a%20b.case");
+        assert_eq!(uri("../../etc/passwd"), "etc/passwd");
+        assert_eq!(uri("https://x/y"), "https%3A/x/y");
+        assert_eq!(uri("./x"), "x");
+        if cfg!(unix) {
+            assert_eq!(uri("/abs/a b"), "file:///abs/a%20b");
+        }
     }
 }

@@ -13,13 +13,14 @@
 //! | `correctness.extra` | what was measured |
 //! | `performance` | `{}` with PASSED, which must have one: nothing was timed, and the zeros that a reader fills in are the schema's own |
 
-use super::visible;
+use super::{placed, visible};
 use crate::certify::certificate::{Certificate, ClaimResult, Status};
 use crate::certify::statement::Statement;
 use serde_json::{Map, Value, json};
 
-/// A certificate as lines of JSON.
-pub fn trace(statement: &Statement) -> String {
+/// A certificate as lines of JSON. `file` is how the reader calls the certificate.
+pub fn trace(statement: &Statement, file: &str) -> String {
+    let statement = placed(statement, file);
     let it = &statement.predicate.lastbit;
     let claims = it.claims.iter().map(|claim| of_claim(it, claim));
     let cases = it.claims.iter().flat_map(|claim| cases(it, claim));

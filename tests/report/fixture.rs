@@ -234,8 +234,8 @@ fn counterexample(
         cause: cause.into(),
         kind: kind.into(),
         verdict: verdict.into(),
-        file: format!("cert.cases/{name}"),
-        replay: format!("lastbit replay cert.cases/{name}"),
+        replay: format!("lastbit replay counterexamples/{name}"),
+        file: name,
         text: text.into(),
     }
 }

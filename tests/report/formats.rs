@@ -18,7 +18,7 @@ fn children<'a>(node: Node<'a, 'a>, name: &'static str) -> impl Iterator<Item = 
 #[test]
 fn in_junit_nothing_but_a_pass_looks_like_one() {
     for statement in all() {
-        let xml = report::junit(&statement);
+        let xml = report::junit(&statement, "out/cert.json");
         let document = Document::parse(&xml).unwrap();
         let suite = children(document.root_element(), "testsuite").next().unwrap();
         let claims = &statement.predicate.lastbit.claims;
@@ -41,10 +41,10 @@ fn in_junit_nothing_but_a_pass_looks_like_one() {
         }
         assert_eq!(suite.attribute("timestamp"), Some("2026-11-30T03:22:43"));
     }
-    let xml = report::junit(&fixture::failing());
+    let xml = report::junit(&fixture::failing(), "out/cert.json");
     let document = Document::parse(&xml).unwrap();
     let failure = document.descendants().find(|it| it.has_tag_name("failure")).unwrap().text().unwrap();
-    assert!(failure.contains("\nreplay: lastbit replay cert.cases/mismatch-129.case\n"), "{failure}");
+    assert!(failure.contains("\nreplay: lastbit replay out/counterexamples/mismatch-129.case\n"), "{failure}");
     assert!(failure.contains("\ncause: blocking: blocks: 0..128, 128..129 against 0..129\n"), "{failure}");
 }
 
@@ -66,7 +66,7 @@ fn sarif_has_a_result_for_each_case_and_each_open_claim() {
             assert_eq!(rules[place]["id"], result["ruleId"]);
             let location = &result["locations"][0];
             let uri = location["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap();
-            assert!(uri.starts_with("cert.cases/") || uri == "out/cert.json", "{uri}");
+            assert!(uri.starts_with("out/counterexamples/") || uri == "out/cert.json", "{uri}");
             assert!(location["physicalLocation"]["region"]["startLine"].as_u64() >= Some(1));
             assert_eq!(location["logicalLocations"][0]["name"], it.kernels[0].name.as_str());
             assert!(!result["partialFingerprints"]["primaryLocationLineHash"].as_str().unwrap().is_empty());
@@ -98,7 +98,7 @@ fn sarif_has_a_result_for_each_case_and_each_open_claim() {
 fn traces_keep_the_rules_of_their_schema() {
     for statement in all() {
         let it = &statement.predicate.lastbit;
-        let text = report::trace(&statement);
+        let text = report::trace(&statement, "out/cert.json");
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let of_cases: usize = it.claims.iter().map(|claim| claim.counterexamples.len()).sum();
         assert_eq!(lines.len(), it.claims.len() + of_cases);

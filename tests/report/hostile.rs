@@ -44,9 +44,9 @@ fn no_format_lets_through_what_does_not_show() {
     for text in [
         report::html(&statement, HOSTILE),
         report::markdown(&statement, HOSTILE),
-        report::junit(&statement),
+        report::junit(&statement, HOSTILE),
         report::sarif(&statement, HOSTILE),
-        report::trace(&statement),
+        report::trace(&statement, HOSTILE),
     ] {
         let hidden = |c: char| (c.is_control() && c != '\n' && c != '\t') || ['\u{202e}', '\u{fffe}'].contains(&c);
         assert!(!text.contains(hidden), "{:?}", text.chars().find(|&c| hidden(c)));
@@ -56,7 +56,7 @@ fn no_format_lets_through_what_does_not_show() {
 #[test]
 fn junit_sarif_and_traces_still_parse() {
     let statement = hostile();
-    let xml = report::junit(&statement);
+    let xml = report::junit(&statement, "out/cert.json");
     let document = Document::parse(&xml).unwrap();
     let names: Vec<_> =
         document.descendants().map(|it| it.tag_name().name().to_owned()).filter(|name| !name.is_empty()).collect();
@@ -67,7 +67,7 @@ fn junit_sarif_and_traces_still_parse() {
         let uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap();
         assert!(uri.chars().all(|c| c.is_ascii_alphanumeric() || "-._~%/".contains(c)), "{uri}");
     }
-    assert!(report::trace(&statement).lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    assert!(report::trace(&statement, "out/cert.json").lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
 }
 
 /// Outside of fenced blocks no line of the summary is anything that the certificate's texts made it.

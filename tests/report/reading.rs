@@ -92,4 +92,14 @@ fn the_command_refuses_what_makes_no_sense() {
     refused(&["report", KEPT, "--html", "-", "--junit", "-"], 2, "only one report can go to stdout");
     refused(&["report", "Cargo.toml", "--html", "-"], 2, "Cargo.toml:1: is no JSON");
     refused(&["report", KEPT, "--html", "/nowhere/x.html"], 74, "/nowhere/x.html");
+    // Nothing replaces a certificate, what belongs to it, or another report.
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::copy(KEPT, path("cert.json")).unwrap();
+    std::fs::create_dir(path("counterexamples")).unwrap();
+    for name in ["cert.json", "cert.json.sig", "cert.cases.jsonl", "counterexamples/mismatch-129.case"] {
+        refused(&["report", &path("cert.json"), "--html", &path(name)], 2, "would replace the file of the certificate");
+    }
+    refused(&["report", KEPT, "--html", &path("x"), "--junit", &path("./x")], 2, "would replace the file of --html");
+    assert!(std::fs::read(KEPT).unwrap() == std::fs::read(path("cert.json")).unwrap() && !folder.path().join("x").exists());
 }

@@ -112,6 +112,41 @@ fn parse(text: &str, file: &str) -> Result<Checkpoint, InputError> {
     }
 }
 
+/// A run that is to go on. Nothing is changed yet.
+pub(in crate::cli) struct Reopened {
+    folder: OutFolder,
+    state: Checkpoint,
+    /// Of the checkpoint, for messages.
+    file: String,
+}
+
+impl Reopened {
+    /// Opens the folder of a run. `None`: no run is there.
+    ///
+    /// # Errors
+    /// It cannot be used, or is of something else.
+    pub(in crate::cli) fn open(path: &Path) -> Result<Option<Reopened>, Failure> {
+        let Some((folder, text)) = OutFolder::reopen(path)? else { return Ok(None) };
+        let file = folder.path().join(CHECKPOINT).display().to_string();
+        let state = parse(&text, &file)?;
+        Ok(Some(Reopened { folder, state, file }))
+    }
+
+    /// What the run is of, and which part of it.
+    ///
+    /// # Errors
+    /// A field that means nothing.
+    pub(in crate::cli) fn asked(&self) -> Result<(Job, Shard), InputError> {
+        let shard = self.state.shard.parse().map_err(|reason: String| InputError::new(&*self.file, reason).field("shard"))?;
+        Ok((self.state.asked.job(&self.file)?, shard))
+    }
+
+    /// The checkpoint's file.
+    pub(in crate::cli) fn file(&self) -> &str {
+        &self.file
+    }
+}
+
 /// A certification that is going on.
 pub(in crate::cli) struct Journal {
     folder: OutFolder,
@@ -139,14 +174,12 @@ impl Journal {
         Ok(Journal { folder, state, shard })
     }
 
-    /// Goes on in a folder. `None`: no run is there.
+    /// Goes on with a run.
     ///
     /// # Errors
     /// The run there is another: the field that differs.
-    pub(in crate::cli) fn resume(path: &Path, ready: &Ready, shard: Shard) -> Result<Option<Journal>, Failure> {
-        let Some((mut folder, text)) = OutFolder::reopen(path)? else { return Ok(None) };
-        let file = folder.path().join(CHECKPOINT).display().to_string();
-        let mut state = parse(&text, &file)?;
+    pub(in crate::cli) fn resume(run: Reopened, ready: &Ready, shard: Shard) -> Result<Journal, Failure> {
+        let Reopened { mut folder, mut state, file } = run;
         let mut now = ready.configuration();
         now.0.push(("shard".into(), shard.to_string()));
         let mut then = Configuration(state.configuration.clone().into_iter().collect());
@@ -164,7 +197,7 @@ impl Journal {
             (state.done, state.bytes, state.seconds) = (0, 0, 0.0);
         }
         note(&format!("resuming after {} units and {:.0} s", state.done, state.seconds));
-        Ok(Some(Journal { folder, state, shard }))
+        Ok(Journal { folder, state, shard })
     }
 
     /// Runs what is left.
@@ -229,6 +262,16 @@ fn print(state: &Checkpoint) -> String {
     format!("{:#}\n", serde_json::to_value(state).expect("a checkpoint is JSON"))
 }
 
+/// What helps where records are not what was written.
+const ANEW: &str = "it was changed after it was written; run everything again, without --resume";
+
+/// What is wrong with a line; its number is known, and is not the 1 that the parser counts.
+fn damaged(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
+    format!("is no record: {reason} at column {}; {ANEW}", error.column())
+}
+
 /// The records of a folder, in order.
 ///
 /// # Errors
@@ -245,8 +288,41 @@ pub(in crate::cli) fn records(
     Ok(lines.enumerate().map(move |(n, line)| {
         let at = |reason: String| format!("{file}:{}: {reason}", n + 1);
         let line = line.map_err(|error| at(format!("cannot be read: {error}")))?;
-        let line: Line = serde_json::from_str(&line).map_err(|error| at(format!("is no record: {error}")))?;
+        let line: Line = serde_json::from_str(&line).map_err(|error| at(damaged(&error)))?;
         let unit = shard.unit(n as u64);
-        (line.case == unit).then_some(line.of).ok_or_else(|| at(format!("is of unit {}, not {unit}", line.case)))
+        (line.case == unit).then_some(line.of).ok_or_else(|| at(format!("is of unit {}, not {unit}; {ANEW}", line.case)))
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_record_has_one_line_and_a_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(VERDICTS), "{\"case\":x\n").unwrap();
+        let state = Checkpoint {
+            job: JOB.to_owned(),
+            asked: Asked {
+                train: "ref:aligned".to_owned(),
+                infer: "ref:aligned".to_owned(),
+                battery: "quick".to_owned(),
+                seed: 1,
+                pins: String::new(),
+                data: None,
+                against: false,
+            },
+            configuration: BTreeMap::new(),
+            shard: "1/1".to_owned(),
+            done: 1,
+            bytes: 10,
+            seconds: 0.0,
+            threads: 1,
+        };
+        let reason = records(folder.path(), &state).unwrap().next().unwrap().unwrap_err();
+        let said =
+            "verdicts.jsonl:1: is no record: expected value at column 9; it was changed after it was written; run everything";
+        assert!(reason.contains(said) && !reason.contains("at line"), "{reason}");
+    }
 }

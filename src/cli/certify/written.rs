@@ -12,6 +12,7 @@ use crate::certify::verify::load_intact;
 use crate::certify::work::Work;
 use crate::certify::{sign, waiver};
 use crate::cli::out_folder::write_whole;
+use crate::cli::places::{Named, STDOUT, folder_of, must_be_apart, must_take_file, of_kernel};
 use crate::cli::{Failure, note, power, print};
 use crate::exit_code;
 use crate::subject::attention::battery::Size;
@@ -42,9 +43,25 @@ pub(in crate::cli) struct Loaded {
     floor: f64,
     waivers: Vec<Waiver>,
     key: Option<sign::Key>,
+    /// Where they are from.
+    files: Vec<Named>,
 }
 
 impl Terms {
+    /// The files that they name.
+    pub(in crate::cli) fn files(&self) -> Vec<Named> {
+        let named = [("--previous", &self.previous), ("--waivers", &self.waivers), ("--sign", &self.sign)];
+        named.into_iter().filter_map(|(option, path)| Some(Named::new(option, path.as_ref()?))).collect()
+    }
+
+    /// The options that are given.
+    pub(in crate::cli) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let floor = self.floor.is_some().then_some("--floor");
+        let waivers = self.waivers.is_some().then_some("--waivers");
+        let sign = self.sign.is_some().then_some("--sign");
+        floor.into_iter().chain(waivers).chain(sign)
+    }
+
     /// Whether something beside the floor is given.
     pub(in crate::cli) fn beyond_floor(&self) -> bool {
         self.previous.is_some() || self.waivers.is_some() || self.sign.is_some()
@@ -75,9 +92,13 @@ impl Terms {
             floor,
             waivers: self.waivers.as_deref().map_or(Ok(Vec::new()), waiver::load)?,
             key: self.sign.as_deref().map(sign::Key::load).transpose()?,
+            files: self.files(),
         })
     }
 }
+
+/// How the reason begins where a waiver does not fit the records.
+pub(super) const WAIVER: &str = "the waiver of ";
 
 /// Where the battery ran.
 pub(in crate::cli) fn environment(work: &Work, runs: &[&Checkpoint]) -> Environment {
@@ -101,28 +122,36 @@ fn processor() -> String {
     model.map_or("unknown".to_owned(), |line| line.trim_start_matches([' ', '\t', ':']).to_owned())
 }
 
-/// The folder of a certificate.
-fn folder_of(output: &Path) -> PathBuf {
-    match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
+/// Whether a certificate can be put there at all, with what belongs beside it: asked before hours are spent on it.
+///
+/// # Errors
+/// There is no such folder, or something else has the name.
+pub(in crate::cli) fn must_have_folder(output: &Path) -> Result<(), Failure> {
+    if output == Path::new(STDOUT) {
+        let reason = "is no file, and records stand beside a certificate; name a file; --format json prints the certificate too";
+        return Err(Failure::Usage(format!("--output {STDOUT}: {reason}")));
+    }
+    for Named { path, .. } in written_files(output) {
+        must_take_file("--output", &path)?;
+    }
+    let cases = folder_of(output).join(FOLDER);
+    match cases.exists() && !cases.is_dir() {
+        true => Err(Failure::Usage(format!(
+            "--output {}: {} is in the way of the folder of counterexamples; move it, or name another folder",
+            output.display(),
+            cases.display()
+        ))),
+        false => Ok(()),
     }
 }
 
-/// Whether a certificate can be put there at all: asked before hours are spent on it.
-///
-/// # Errors
-/// There is no such folder.
-pub(in crate::cli) fn must_have_folder(output: &Path) -> Result<(), Failure> {
-    let folder = folder_of(output);
-    match folder.is_dir() {
-        true => Ok(()),
-        false => Err(Failure::Usage(format!(
-            "--output {}: there is no folder {}; make it, or name another",
-            output.display(),
-            folder.display()
-        ))),
-    }
+/// A certificate's file, and those beside it.
+pub(in crate::cli) fn written_files(output: &Path) -> Vec<Named> {
+    vec![
+        Named::new("--output", output),
+        Named::new("--output, the records", records_file(output)),
+        Named::new("--output, the signature", signature_file(output)),
+    ]
 }
 
 /// Makes the certificate of all records, writes it with what belongs beside it, and prints it.
@@ -140,6 +169,9 @@ pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
     jobs: usize,
     format: Format,
 ) -> Result<u8, Failure> {
+    let of_kernels = kernels.iter().flat_map(|it| of_kernel(&format!("--{}", it.side), &it.words));
+    let read: Vec<Named> = terms.files.into_iter().chain(of_kernels).collect();
+    must_be_apart(&read, &written_files(output))?;
     let asked = Asked { work, kernels, floor: terms.floor, waivers: terms.waivers, previous: terms.previous, jobs };
     let statement = build(&asked, records()?).map_err(Failure::Usage)?.with_environment(environment);
     let certificate = &statement.predicate.lastbit;
@@ -249,6 +281,7 @@ fn human(statement: &Statement, output: &Path) -> String {
         bound.failed, bound.cases, bound.confidence, bound.upper
     );
     for it in &certificate.counterexamples {
+        let it = it.beside(output);
         let _ =
             writeln!(out, "\n{} ({})\n  {}\n  cause: {}\n  {}", it.claims.join(", "), it.signature, it.size, it.cause, it.replay);
     }

@@ -8,6 +8,7 @@ mod unit;
 mod unit_text;
 mod words;
 
+use super::places::{Named, STDOUT, must_be_apart, must_take_file};
 use super::progress::{Progress, Steps};
 use super::shard::Shard;
 use super::{Failure, job_count, note, print};
@@ -99,6 +100,9 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
         rival_cases: options.rival_cases.min(options.cases),
         mutants,
     };
+    if let Some(file) = options.json.as_deref().filter(|it| *it != Path::new(STDOUT)) {
+        must_take_file("--json", file)?;
+    }
     let settings = asked.settings(job_count(options.jobs, &[]));
     if let (Some(shard), Some(out)) = (options.shard, &options.out) {
         return run_shard(&asked, &settings, shard, out, options.resume);
@@ -114,7 +118,7 @@ pub(super) fn run(options: &Options) -> Result<u8, Failure> {
 /// Prints the table, writes the JSON; gives the exit code.
 fn finish(outcome: &Outcome, json: Option<&Path>, floor: Option<f64>) -> Result<u8, Failure> {
     match json {
-        Some(file) if file == Path::new("-") => print(&format!("{:#}\n", json::value(outcome)))?,
+        Some(file) if file == Path::new(STDOUT) => print(&format!("{:#}\n", json::value(outcome)))?,
         file => {
             print(&table::page(outcome))?;
             if let Some(file) = file {
@@ -165,8 +169,13 @@ fn run_shard(asked: &Asked, settings: &Settings, shard: Shard, out: &Path, resum
 /// Joins the folders of all shards into what one run prints and writes.
 ///
 /// # Errors
-/// A shard that is missing, given twice, unfinished, or of another run.
+/// A shard that is missing, given twice, unfinished, or of another run; a file that is a shard's own.
 pub(super) fn merge(folders: &[PathBuf], json: Option<&Path>, floor: Option<f64>) -> Result<u8, Failure> {
+    if let Some(file) = json {
+        let of_shards =
+            folders.iter().flat_map(|folder| shard_folder::FILES.map(|name| Named::new("a shard", folder.join(name))));
+        must_be_apart(&of_shards.collect::<Vec<_>>(), &[Named::new("--output", file)])?;
+    }
     let outcome = shard_folder::join(folders)?;
     finish(&outcome, json, floor)
 }

@@ -24,6 +24,9 @@ pub(super) const ASKED: &str = "power.json";
 /// A line for each unit that has ended, in no order. Locked by the run that writes it.
 const UNITS: &str = "units.jsonl";
 
+/// All of its files.
+pub(super) const FILES: [&str; 2] = [ASKED, UNITS];
+
 /// Of [`ASKED`].
 const FORMAT: u64 = 1;
 

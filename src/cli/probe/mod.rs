@@ -6,6 +6,7 @@ mod terminal;
 mod words;
 
 use super::out_folder::write_whole;
+use super::places::{Named, STDOUT, must_be_apart, must_take_file, must_take_folder, of_kernel};
 use super::{Consent, Failure, kernel, note, print};
 use crate::exit_code;
 use crate::subject::attention::implementation::Implementation;
@@ -53,9 +54,7 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     let open = |name: &String| kernel("probe", name, consent);
     // All of them first, and the folder: what is wrong with them is found before an hour's work.
     let kernels = options.kernels.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    if let Some(folder) = &options.out {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::Output(format!("{}: {error}", folder.display())))?;
-    }
+    must_have_places(options)?;
     let mut pages: Vec<Page> = Vec::new();
     for (name, kernel) in options.kernels.iter().zip(&kernels) {
         let mut page = probed(options, name, kernel);
@@ -82,6 +81,22 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     } else {
         exit_code::NOTHING
     })
+}
+
+/// Whether results can be written where they should be.
+///
+/// # Errors
+/// What is in the way.
+fn must_have_places(options: &Options) -> Result<(), Failure> {
+    if let Some(file) = &options.page {
+        if file == Path::new(STDOUT) {
+            return Err(Failure::Usage(format!("--page {STDOUT}: stdout has the page of each kernel; name a file")));
+        }
+        must_take_file("--page", file)?;
+        let kernels: Vec<Named> = options.kernels.iter().flat_map(|words| of_kernel("probe", words)).collect();
+        must_be_apart(&kernels, &[Named::new("--page", file)])?;
+    }
+    options.out.as_deref().map_or(Ok(()), |folder| must_take_folder("--out", folder))
 }
 
 fn probed(options: &Options, name: &str, kernel: &Implementation) -> Page {

@@ -6,6 +6,7 @@ mod folded;
 mod json;
 mod terminal;
 
+use super::places::of_kernel;
 use super::{Consent, Failure, kernel, note, print};
 use crate::exit_code;
 use crate::number::Dtype;
@@ -50,6 +51,10 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     let named = [("--kernel", &options.kernel), ("--train", &options.train), ("--infer", &options.infer)];
     let named: Vec<(&str, &String)> = named.into_iter().filter_map(|(option, name)| Some((option, name.as_ref()?))).collect();
+    if let Some(path) = &options.svg {
+        let files = named.iter().flat_map(|(option, words)| of_kernel(option, words)).collect::<Vec<_>>();
+        drawing::must_have_place(path, named.len(), &files)?;
+    }
     let mut all = Vec::new();
     // Both first: what is wrong with the second is found before the first has been asked.
     let kernels = named.iter().map(|(option, name)| kernel(option, name, consent)).collect::<Result<Vec<_>, _>>()?;
@@ -64,13 +69,14 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         [train, infer] => compared::pairs(train, infer),
         _ => Vec::new(),
     };
-    if let Some(path) = &options.svg {
-        drawing::write(path, &all)?;
-    }
+    // First: how many trees there are to be drawn is known only now, and what was found must not be lost over it.
     print(&match options.json {
         true => format!("{}\n", json::all(&all, &pairs)),
         false => terminal::all(&all, &pairs, options.full),
     })?;
+    if let Some(path) = &options.svg {
+        drawing::write(path, &all)?;
+    }
     Ok(code(&all, pairs.iter().any(|pair| pair.parting.is_some())))
 }
 

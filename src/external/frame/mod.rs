@@ -103,7 +103,7 @@ impl Header {
         let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if !Header::may_begin(bytes) {
-            return Err(format!("{} where a frame should begin (`LBT1`)", shown(bytes)));
+            return Err(Header::none_in(bytes));
         }
         if word(4) != VERSION {
             return Err(format!("a frame of version {}; this is version {VERSION}", word(4)));
@@ -116,6 +116,11 @@ impl Header {
             return Err(format!("a {} frame that announces {} bytes; the limit is {BODY_LIMIT}", kind.name(), header.length));
         }
         Ok(header)
+    }
+
+    /// What is wrong with bytes that no frame begins with.
+    pub fn none_in(bytes: &[u8]) -> String {
+        format!("{} where a frame should begin (`LBT1`)", shown(bytes))
     }
 
     /// Whether a frame may begin with these bytes, however few.

@@ -18,8 +18,8 @@ mod trees;
 mod verdict;
 
 use super::verdict::Verdict;
-use super::visible;
 use super::words::cut;
+use super::{placed, visible};
 use crate::certify::statement::Statement;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -33,6 +33,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 
 /// A certificate as an HTML page. `file` is how the reader calls the certificate.
 pub fn html(statement: &Statement, file: &str) -> String {
+    let statement = placed(statement, file);
     let it = &statement.predicate.lastbit;
     let [train, infer] = &it.kernels;
     let names = format!("{} against {}", cut(&train.words, 60), cut(&infer.words, 60));

@@ -232,7 +232,7 @@ impl FromStr for Block {
             ("whole", ..) => Ok(Block::Whole),
             (_, Ok(n), _) if n >= 1 => Ok(Block::Size(n)),
             (_, _, Some(("rule", name))) => Ok(Block::Rule(rule(name)?)),
-            _ => Err(format!("`{text}` is neither `whole`, a block length of at least 1, nor rule(name)")),
+            _ => Err(format!("`{text}` is neither `whole`, a block length from 1 to {}, nor rule(name)", u32::MAX)),
         }
     }
 }
@@ -357,7 +357,9 @@ impl FromStr for Split {
         if let Some(("rule", arguments)) = call(text) {
             let (name, sms) = arguments.split_once([',', ':']).unwrap_or((arguments, ""));
             let sms = sms.trim().parse().ok().filter(|&sms| sms >= 1);
-            let sms = sms.ok_or_else(|| format!("`{text}` lacks the number of multiprocessors, at least 1: rule({name},132)"))?;
+            let sms = sms.ok_or_else(|| {
+                format!("`{text}` lacks the number of multiprocessors, at least 1 and at most {}: rule({name},132)", u32::MAX)
+            })?;
             return Ok(Split::Rule(rule(name)?, sms));
         }
         match (text, call(text).map(|(name, n)| (name, n.parse()))) {
@@ -366,7 +368,9 @@ impl FromStr for Split {
             (_, Some(("fixed_size", Ok(n)))) if n >= 1 => Ok(Split::FixedSize(n)),
             (_, Some(("fixed_count", Ok(n)))) if (1..=128).contains(&n) => Ok(Split::FixedCount(n)),
             _ => Err(format!(
-                "`{text}` is not one of none, fixed_size(n), fixed_count(n) with n from 1 to 128, cache_boundary, rule(name,sms)"
+                "`{text}` is not one of none, fixed_size(n) with n from 1 to {}, fixed_count(n) with n from 1 to 128, cache_boundary, \
+                 rule(name,sms)",
+                u32::MAX
             )),
         }
     }

@@ -351,6 +351,8 @@ mod tests {
             ("ref:aligned,actual.ancor=strict", "did you mean `anchor`?"),
             ("ref:aligned,softmax.block", "field=value"),
             ("ref:aligned,softmax.block=0", "softmax.block"),
+            ("ref:aligned,softmax.block=99999999999999", "a block length from 1 to 4294967295"),
+            ("ref:aligned,grid.split=fixed_size:99999999999999", "fixed_size(n) with n from 1 to 4294967295"),
             ("ref:aligned,probs.normalised=true", "needs softmax.passes=two_pass"),
             ("ref:aligned,profile=nave", "did you mean `naive`?"),
             ("ref:aligned,softmax.block=rule(fa2)", "rule `fa2` is not one of fa3, fa3-one-wg, fa3-fp8"),
