@@ -165,7 +165,12 @@ impl Sums {
         if changed.is_empty() && !others.is_empty() {
             return Some((Status::Unverifiable, format!("{OTHER_CASES} in {}", others.join(", "))));
         }
-        let reason = || format!("output bits changed in {}; `lastbit compare` finds the smallest case", changed.join(", "));
+        let other = match others.is_empty() {
+            true => String::new(),
+            false => format!("; {OTHER_CASES} in {}", others.join(", ")),
+        };
+        let changed_in = changed.join(", ");
+        let reason = || format!("output bits changed in {changed_in}{other}; `lastbit compare` finds the smallest case");
         (!changed.is_empty()).then(|| (Status::Fail, reason()))
     }
 }
