@@ -178,6 +178,8 @@ fn a_claim_passes_only_where_nothing_is_missing() {
     );
     let one_change = |it: &mut Vec<Record>| random(it).skipped.push(("pages".into(), "infer: no such page".into()));
     expect(one_change, |claim| claim == Claim::PageInvariant, Unverifiable, "changes not run: 1 times infer: no such page");
+    let of_nothing_known = |it: &mut Vec<Record>| random(it).skipped.push(("pagez".into(), "infer: no".into()));
+    expect(of_nothing_known, |claim| claim != Claim::RejectsOrCorrect, Unverifiable, "not run: 1 times infer: no");
     // Another knob is no evidence of splits.
     let no_splits = |it: &mut Vec<Record>| {
         for case in cases(it) {

@@ -175,10 +175,10 @@ impl Sums {
     }
 }
 
-/// Why nothing is said of an earlier version.
 /// Begins the reason where strata hold other cases than an earlier certificate's.
 const OTHER_CASES: &str = "other sizes or limits of the kernels gave the earlier certificate other cases";
 
+/// Why nothing is said of an earlier version.
 const OTHER_BATTERY: &str = "the earlier certificate is of another battery";
 
 /// The most frequent reason, and how many there are.

@@ -241,8 +241,15 @@ impl Sums {
                 Skip::Case | Skip::Run(_) => count(&mut self.not_run, reason),
                 Skip::Pair => count(&mut self.partly, reason),
                 Skip::Changed(changed) => {
-                    let about = self.claims.iter_mut().filter(|(claim, _)| claim.sees(&changed, part));
-                    about.for_each(|(_, sum)| count(&mut sum.not_run, reason));
+                    let mut unseen = true;
+                    for (_, sum) in self.claims.iter_mut().filter(|(claim, _)| claim.sees(&changed, part)) {
+                        count(&mut sum.not_run, reason);
+                        unseen = false;
+                    }
+                    // What no claim is about is held against all.
+                    if unseen {
+                        count(&mut self.not_run, reason);
+                    }
                 }
                 Skip::Bound => {}
             }
