@@ -449,7 +449,7 @@ fn first_length(cell: &str) -> Option<u32> {
 fn the_table_of_invariance_is_the_one_in_the_documents() {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/invariance.md")).expect("the page");
     let kernels = ["ref:aligned", "ref:ascend-two-pass", "ref:uncached-split", "ref:fa3"];
-    let mut arguments = vec!["invariance", "--cases", "400"];
+    let mut arguments = vec!["invariance", "--cases", "100"];
     kernels.iter().for_each(|kernel| arguments.extend(["--kernel", kernel]));
     let output = Folder::new().lastbit(&arguments);
     assert_eq!(code(&output), 0, "{}", stderr(&output));

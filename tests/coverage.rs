@@ -6,6 +6,7 @@ use harness::{against, references};
 use lastbit::number::Dtype;
 use lastbit::subject::Subject;
 use lastbit::subject::attention::battery::space::{Row, Space, TOO_MUCH_WORK};
+use lastbit::subject::attention::battery::{Battery, Part, Size};
 use lastbit::subject::attention::capabilities::{Capabilities, Form, Format, HeadDims, Knob};
 use lastbit::subject::attention::draw::Profile;
 use lastbit::subject::attention::drive::schedule;
@@ -522,5 +523,23 @@ fn boundaries_are_all_there() {
                 assert!(decoded && mirrored, "{name}: {kv}");
             }
         }
+    }
+}
+
+/// What a bound on a failure rate may count: kernels that compile get each shape several times, and cases of one shape fail together.
+#[test]
+fn a_draw_has_one_shape() {
+    for (compiles, expected) in [(false, 600), (true, 75)] {
+        let attention = against(Declares(Capabilities { compiles, ..Capabilities::default() }), Mode::Off);
+        let battery = Battery::new(Size::Quick, 1, &attention);
+        assert_eq!(battery.cases(Part::Random), 600);
+        let mut shapes: BTreeMap<[u64; 2], Case> = BTreeMap::new();
+        for index in 0..600 {
+            let Case { problem, train, infer, .. } = battery.trial(Part::Random, index).expect("a case").case;
+            let shape = Case { problem, train, infer, data: Data::Drawn { seed: 0, regime: Regime::Normal } };
+            let first = shapes.entry(battery.draw(index)).or_insert_with(|| shape.clone());
+            assert_eq!(*first, shape, "{index}");
+        }
+        assert_eq!((shapes.len(), battery.repeats_shapes()), (expected, compiles));
     }
 }

@@ -261,6 +261,8 @@ fn shards_of_a_certification_are_one_certificate() {
     shards(&many, 7, &command);
     let refused = many.lastbit(&["merge", "s1", "s3", "-o", "result/cert.json"]);
     assert!(code(&refused) == 2 && stderr(&refused).contains("missing: shard 2/7"), "{}", stderr(&refused));
+    let over = merge(&many, 7, &["-o", "s3/checkpoint.json"]);
+    assert!(code(&over) == 2 && stderr(&over).contains("would replace the file of a shard"), "{}", stderr(&over));
     let joined = merge(&many, 7, &["-o", "result/cert.json"]);
     assert_eq!(code(&joined), code(&whole), "{}{}", stdout(&joined), stderr(&joined));
     assert_eq!(stdout(&joined), stdout(&whole));

@@ -2,7 +2,7 @@
 //! the battery: two machines write the same bytes.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Version of this layout.
@@ -333,8 +333,9 @@ pub struct Power {
     pub records: String,
 }
 
-/// Planted faults, put into the reference kernel and run over this battery (its kept cases left out): with the calls that both kernels
-/// take first, and where these do not show one, with all.
+/// Planted faults, put into the reference kernel and run over the strata of this battery (kept cases left out), whose lengths are drawn around
+/// the faulty kernel's blocks and splits: with the calls that both kernels take and the outputs that they have first, and where these do
+/// not show one, with all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutants {
@@ -359,7 +360,7 @@ pub struct Control {
     pub claim: String,
     /// What was put in the kernels' place.
     pub kernel: String,
-    /// The case that failed it, as `stratum index`; `None`: none did, and the claim is not verified.
+    /// The case of that kernel's battery that failed it, as `stratum index`; `None`: none did, and the claim is not verified.
     pub failed_at: Option<String>,
 }
 
@@ -400,9 +401,9 @@ pub struct Results {
 pub struct FailureBound {
     /// The distribution that cases were drawn from; it says nothing of any other.
     pub distribution: String,
-    /// Cases drawn and run.
+    /// Independent draws that were run: cases; for kernels that compile, which get each shape several times, shapes.
     pub cases: u64,
-    /// Cases that failed, of any claim.
+    /// Those that failed, of any claim.
     pub failed: u64,
     /// Confidence of the bound.
     pub confidence: f64,
@@ -476,8 +477,8 @@ pub struct Environment {
     pub processor: String,
     /// Devices of the kernels, train then infer.
     pub devices: [String; 2],
-    /// SHA-256 of the program that ran the battery.
-    pub program_sha256: String,
+    /// SHA-256 of each lastbit that ran a part of the battery: a resumed run may have had two, and so may shards.
+    pub programs_sha256: BTreeSet<String>,
     /// Machines or shards whose records were joined; 1 is one run.
     pub shards: u32,
     /// Threads.

@@ -1,6 +1,6 @@
 //! Two versions side by side: which cases gave other bits, and the smallest of them.
 
-use super::certificate::{Certificate, StratumResult};
+use super::certificate::Certificate;
 use super::claim::Claim;
 use super::digest::Lines;
 use super::record::CaseRecord;
@@ -8,7 +8,7 @@ use crate::finding::{Comparison, Difference, Finding, Path, Skip, Verdict};
 use crate::number::Dtype;
 use crate::shrink::{BUDGET, shrink};
 use crate::subject::attention::battery::{Battery, Part};
-use crate::subject::attention::check::Pair;
+use crate::subject::attention::check::{Pair, produced, productions};
 use crate::subject::attention::drive::{Poison, Produced, Stop, element_index, row_index};
 use crate::subject::attention::trial::{Checks, Trial};
 use crate::subject::attention::{Attention, Inputs};
@@ -60,20 +60,23 @@ pub struct Changes {
     pub changed: Vec<(Part, u64)>,
 }
 
-/// Digests of the outputs of each stratum, as a certificate has them.
+/// Digests of the records of each stratum, as a certificate has them.
 #[derive(Default)]
-pub struct OutputsOfStrata(BTreeMap<String, Lines>);
+pub struct RecordsOfStrata(BTreeMap<String, Lines>);
 
-impl OutputsOfStrata {
-    /// Takes the next case in.
+impl RecordsOfStrata {
+    /// Takes the next record in.
     pub fn add(&mut self, record: &CaseRecord) {
-        self.0.entry(record.part.clone()).or_default().add(&record.outputs);
+        let line = serde_json::to_string(record).expect("a record is JSON");
+        self.0.entry(record.part.clone()).or_default().add(&line);
     }
 
-    /// The first stratum of a certificate whose outputs are others, or are not there.
-    pub fn differs_from<'c>(&self, certificate: &'c Certificate) -> Option<&'c str> {
-        let same = |it: &&StratumResult| self.0.get(&it.name).is_some_and(|lines| lines.so_far() == it.outputs);
-        certificate.strata.iter().find(|it| !same(it)).map(|it| it.name.as_str())
+    /// The first stratum whose records are others than a certificate's, or of which one of the two knows nothing.
+    pub fn differs_from(&self, certificate: &Certificate) -> Option<String> {
+        let of = |name: &str| certificate.strata.iter().find(|it| it.name == name).map(|it| &it.records);
+        let known = certificate.strata.iter().map(|it| &it.name);
+        let mut names = known.chain(self.0.keys());
+        names.find(|name| self.0.get(*name).map(Lines::so_far).as_ref() != of(name)).cloned()
     }
 }
 
@@ -190,6 +193,13 @@ pub struct Versions<'a> {
     pub path: Path,
 }
 
+/// A trial with the relations that both versions do. One that a version alone does, as one of a knob that it alone has, says nothing of bits
+/// that changed.
+pub fn shared(old: &Pair, new: &Pair, trial: Trial) -> Trial {
+    let [ours, theirs] = [old, new].map(|it| it.relations(&trial).0);
+    Trial { checks: Checks::These(ours.into_iter().filter(|it| theirs.contains(it)).collect()), ..trial }
+}
+
 /// The smallest case made of the changed ones. Where the bits of none differ, the smallest that one version does not run.
 pub fn smallest(old: &Pair, new: &Pair, battery: &Battery, changed: &[(Part, u64)]) -> Shown {
     let sized = changed.iter().filter_map(|&(part, index)| {
@@ -265,10 +275,12 @@ impl Subject for Versions<'_> {
         let names = ["old", "new"];
         let mut o = Comparison::new("o", problem.out_dtype, names);
         let mut lse = Comparison::new("lse", Dtype::F32, names);
+        // Rows made again too: a draft that is rejected, a request that is preempted.
         for row in (0..problem.total_q()).filter(|&row| old.present[row] && new.present[row]) {
-            let at = |tensor: &crate::tensor::Tensor| row * tensor.row(row).len();
-            o.slices(old.o.row(row), new.o.row(row), at(&old.o), |n| element_index(problem, row, n));
-            lse.slices(old.lse.row(row), new.lse.row(row), at(&old.lse), |n| row_index(problem, row, n));
+            for (n, ([old_o, old_lse], [new_o, new_lse])) in productions(&old, row).zip(productions(&new, row)).enumerate() {
+                o.slices(old_o, new_o, row * old_o.len(), |at| produced(element_index(problem, row, at), n));
+                lse.slices(old_lse, new_lse, row * old_lse.len(), |at| produced(row_index(problem, row, at), n));
+            }
         }
         verdict.compared = o.compared() + lse.compared();
         verdict.findings.extend([o.finish(), lse.finish()].into_iter().flatten().map(Finding::Mismatch));
@@ -299,11 +311,16 @@ impl Subject for Versions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::certify::certificate::StratumResult;
+    use crate::certify::statement::Statement;
+    use crate::certify::work::record_of;
     use crate::subject::attention::battery::Size;
+    use crate::subject::attention::capabilities::{Capabilities, Knob};
     use crate::subject::attention::implementation::Implementation;
     use crate::subject::attention::kernel::{AttentionKernel, DenseCall, Identity, KernelError, Outputs, PagedCall, VarlenCall};
     use crate::subject::attention::oracle::Mode;
     use crate::subject::attention::reference::Reference;
+    use crate::subject::attention::{Anchor, Case, Data, Problem, Regime, Request};
     use std::sync::Arc;
 
     fn ran() -> CaseRecord {
@@ -355,6 +372,126 @@ mod tests {
         fn paged(&self, _: &PagedCall<'_>, _: Outputs<'_>) -> Result<(), KernelError> {
             Err(self.1.clone())
         }
+    }
+
+    /// A record that was changed in what no output says, and a stratum that a certificate knows nothing of.
+    #[test]
+    fn records_are_held_to_the_digest_of_their_stratum() {
+        let records = [ran(), CaseRecord { index: 1, skipped: vec![("infer".into(), "a reason".into())], ..ran() }];
+        let of = |records: &[CaseRecord]| {
+            let mut strata = RecordsOfStrata::default();
+            records.iter().for_each(|it| strata.add(it));
+            strata
+        };
+        let digest = of(&records).0["random"].so_far();
+        let stratum = StratumResult { name: "random".into(), records: digest, ..StratumResult::default() };
+        let text = include_str!("../../tests/report/failing.json");
+        let mut certificate = Statement::read("failing.json", text).unwrap().predicate.lastbit;
+        certificate.strata = vec![stratum];
+        assert_eq!(of(&records).differs_from(&certificate), None);
+        let ran_after_all = CaseRecord { skipped: Vec::new(), ..records[1].clone() };
+        assert_eq!(of(&[ran(), ran_after_all]).differs_from(&certificate), Some("random".into()));
+        assert_eq!(of(&records[..1]).differs_from(&certificate), Some("random".into()));
+        let more = CaseRecord { part: "pairs".into(), ..ran() };
+        assert_eq!(of(&[&records[..], &[more]].concat()).differs_from(&certificate), Some("pairs".into()));
+        assert_eq!(of(&[]).differs_from(&certificate), Some("random".into()));
+    }
+
+    /// A reference kernel of other bits where a call has several rows.
+    struct Rows(Reference);
+
+    impl AttentionKernel for Rows {
+        fn identity(&self) -> Identity {
+            Identity::cpu("rows", "1")
+        }
+
+        fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.varlen(call, outputs)
+        }
+
+        fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.dense(call, outputs)
+        }
+
+        fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            let Outputs { o, lse } = outputs;
+            self.0.paged(call, Outputs { o, lse })?;
+            if call.cu_seqlens_q.windows(2).any(|it| it[1] - it[0] > 1) {
+                o.bits.iter_mut().for_each(|bits| *bits ^= 1);
+            }
+            Ok(())
+        }
+    }
+
+    /// Rows are made one by one, and after a preemption all at once: the first making has the same bits.
+    #[test]
+    fn rows_made_again_are_compared() {
+        let pair = |it: Implementation| Pair { train: it.clone(), infer: it, oracle: Mode::Off, captured: None, witness: false };
+        let old = pair(Implementation::reference(Reference::default()));
+        let new = pair(Implementation::kernel(Arc::new(Rows(Reference::default()))));
+        let mut problem = Problem::plain(&[(6, 6)], [1, 1], [4, 4], Dtype::F32);
+        problem.mask.causal = Some(Anchor::BottomRight);
+        let mut case = Case::plain(problem, Data::Drawn { seed: 1, regime: Regime::Normal });
+        case.infer.requests[0] = Request { then: 1, preempt: Some(3), ..case.infer.requests[0].clone() };
+        let trial = Trial::new(case, Checks::Only { oracle: false, pair: true, relation: None });
+        let common = Attention::of(old.clone());
+        let verdict = Versions { old: &old, new: &new, common: &common, path: Path::Infer }.check(&trial, &mut ());
+        let difference = verdict.failure().and_then(|it| it.difference()).expect("rows that were made again differ");
+        assert!(difference.elements[0].index.to_string().ends_with("again=1"), "{}", difference.elements[0].index);
+    }
+
+    /// A reference kernel with a knob that changes nothing.
+    struct Knobbed(Reference);
+
+    impl AttentionKernel for Knobbed {
+        fn identity(&self) -> Identity {
+            Identity::cpu("knobbed", "1")
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            let knob = Knob { name: "threads".into(), values: vec!["1".into(), "2".into()] };
+            Capabilities { knobs: vec![knob], ..Capabilities::default() }
+        }
+
+        fn context_parallel(&self) -> bool {
+            true
+        }
+
+        fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.varlen(call, outputs)
+        }
+
+        fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.dense(call, outputs)
+        }
+
+        fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            self.0.paged(call, outputs)
+        }
+    }
+
+    /// The same bits, and one thing more to run in one of the two.
+    #[test]
+    fn a_knob_of_one_version_changes_no_bits() {
+        let pair = |it: Implementation| Pair { train: it.clone(), infer: it, oracle: Mode::Off, captured: None, witness: false };
+        let old = pair(Implementation::reference(Reference::default()));
+        let new = pair(Implementation::kernel(Arc::new(Knobbed(Reference::default()))));
+        let both = Pair { infer: new.infer.clone(), ..old.clone() };
+        let battery = Battery::new(Size::Quick, 1, &Attention::of(both));
+        let mut more = 0;
+        for index in 0..20 {
+            let trial = battery.trial(Part::Random, index).expect("a case");
+            let relations = |pair: &Pair| pair.relations(&trial).0.len();
+            more += usize::from(relations(&new) > relations(&old));
+            let trial = shared(&old, &new, trial);
+            let record = |pair: &Pair| {
+                let attention = Attention::of(pair.clone());
+                record_of(&attention, &trial, Part::Random, index, &mut attention.scratch())
+            };
+            let (then, now) = (record(&old), record(&new));
+            assert!(then.outputs == now.outputs && then.related()[0] > 0, "{index}");
+        }
+        assert!(more > 10, "{more}");
     }
 
     #[test]

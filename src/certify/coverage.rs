@@ -209,13 +209,19 @@ pub(super) struct Evidence {
     pub(super) failed: bool,
 }
 
+/// Elements that were held against a bound.
+fn bounded(record: &CaseRecord) -> u64 {
+    let [judged, .., unbounded, out_of_range] = record.accuracy;
+    judged - unbounded - out_of_range
+}
+
 /// See [`Evidence`].
 pub(super) fn evidence(claim: Claim, record: &CaseRecord, part: Part) -> Evidence {
     let [elements, differing] = match claim {
         Claim::TrainEqInfer => record.pair,
         Claim::Accurate if part == Part::Outside => [0; 2],
-        Claim::Accurate => [record.accuracy[0], record.exceeding],
-        Claim::RejectsOrCorrect => [record.accuracy[0] + record.refused, record.exceeding],
+        Claim::Accurate => [bounded(record), record.exceeding],
+        Claim::RejectsOrCorrect => [bounded(record) + record.refused, record.exceeding],
         // How many of them differ is not in a digest.
         Claim::VersionEqual => [record.accuracy[0], 0],
         _ => record

@@ -18,7 +18,6 @@ pub mod statement;
 mod trees;
 pub mod verify;
 pub mod waiver;
-mod within;
 pub mod work;
 
 #[cfg(test)]

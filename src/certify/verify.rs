@@ -6,6 +6,7 @@ use super::claim::Claim;
 use super::counterexample;
 use super::digest::sha256;
 use super::statement::Statement;
+use super::waiver;
 use super::work::Work;
 use crate::input_error::InputError;
 use serde_json::Value;
@@ -16,16 +17,19 @@ use std::path::Path;
 /// # Errors
 /// It cannot be read, or is not [`intact`].
 pub fn load_intact(path: &Path) -> Result<Statement, InputError> {
-    let statement = Statement::load(path)?;
-    intact(&statement).map_err(|reason| InputError::new(path.display().to_string(), reason))?;
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| InputError::new(&*file, format!("cannot be read: {error}")))?;
+    let statement = Statement::read(&file, &text)?;
+    intact(&statement, &text).map_err(|reason| InputError::new(file, reason))?;
     Ok(statement)
 }
 
-/// Whether the file is what was written: its seal, its digest, and the parts of the statement that follow from the claims.
+/// Whether a file's text is what was written: its seal, its digest, the parts of the statement that follow from the claims, terms that can be
+/// asked for, and not a byte beside.
 ///
 /// # Errors
 /// What does not hold.
-pub fn intact(statement: &Statement) -> Result<(), String> {
+pub fn intact(statement: &Statement, text: &str) -> Result<(), String> {
     let certificate = &statement.predicate.lastbit;
     if statement.seal_digest() != certificate.seal {
         return Err("the seal does not hold: a byte of the file is another than was written".to_owned());
@@ -34,10 +38,21 @@ pub fn intact(statement: &Statement) -> Result<(), String> {
         return Err("the digest is not that of the certificate's contents".to_owned());
     }
     let again = Statement::new(certificate.clone()).with_environment(certificate.environment.clone());
-    match difference(statement, &again) {
-        None => Ok(()),
-        Some(it) => Err(format!("the statement does not follow from the certificate in it: {it}")),
+    if let Some(it) = difference(statement, &again) {
+        return Err(format!("the statement does not follow from the certificate in it: {it}"));
     }
+    for (n, waiver) in certificate.waivers.iter().enumerate() {
+        waiver::means_something(waiver).map_err(|(field, reason)| format!("waivers[{n}].{field}: {reason}"))?;
+    }
+    let floor = certificate.power.mutants.floor;
+    if !(0.0..=1.0).contains(&floor) {
+        return Err(format!("power.mutants.floor: {floor} is no share"));
+    }
+    // A reader may take the first of two fields of one name, or the last.
+    if statement.print() != text {
+        return Err("the text is not the one that was written: a field stands there twice, or it was laid out anew".to_owned());
+    }
+    Ok(())
 }
 
 /// Whether a kernel is the one that a certificate is about.

@@ -44,13 +44,7 @@ fn parse(text: &str, file: &str, today: &str) -> Result<Vec<Waiver>, InputError>
             value.map(str::to_owned).ok_or_else(|| wrong(n, field, "is missing, or no text in quotes".into()))
         };
         let waiver = Waiver { claim: get("claim")?, issue: get("issue")?, until: get("until")? };
-        waiver.claim.parse::<Claim>().map_err(|reason| wrong(n, "claim", reason))?;
-        if !["https://", "http://"].iter().any(|it| waiver.issue.starts_with(it)) {
-            return Err(wrong(n, "issue", format!("`{}` is no link", waiver.issue)));
-        }
-        if waiver.until.len() != 10 || waiver.until.parse::<jiff::civil::Date>().is_err() {
-            return Err(wrong(n, "until", format!("`{}` is no day; write YYYY-MM-DD", waiver.until)));
-        }
+        means_something(&waiver).map_err(|(field, reason)| wrong(n, field, reason))?;
         if *waiver.until < *today {
             return Err(wrong(n, "until", format!("{} has passed; mend what it is for, or agree on another day", waiver.until)));
         }
@@ -60,6 +54,22 @@ fn parse(text: &str, file: &str, today: &str) -> Result<Vec<Waiver>, InputError>
         waivers.push(waiver);
     }
     Ok(waivers)
+}
+
+/// Whether a waiver has a claim, a link and a day.
+///
+/// # Errors
+/// The field, and what is wrong with it.
+pub(super) fn means_something(waiver: &Waiver) -> Result<(), (&'static str, String)> {
+    waiver.claim.parse::<Claim>().map_err(|reason| ("claim", reason))?;
+    if !["https://", "http://"].iter().any(|it| waiver.issue.starts_with(it)) {
+        return Err(("issue", format!("`{}` is no link", waiver.issue)));
+    }
+    // Ten characters sort as the days do.
+    if waiver.until.len() != 10 || waiver.until.parse::<jiff::civil::Date>().is_err() {
+        return Err(("until", format!("`{}` is no day; write YYYY-MM-DD", waiver.until)));
+    }
+    Ok(())
 }
 
 /// The time in UTC, RFC 3339, to the second.

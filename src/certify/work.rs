@@ -4,7 +4,6 @@ use super::claim::Claim;
 use super::control::control;
 use super::outside;
 use super::record::{CaseRecord, HuntRecord, Record};
-use super::within::within;
 use crate::finding::Verdict;
 use crate::lab::check_one;
 use crate::subject::Subject;
@@ -12,10 +11,13 @@ use crate::subject::attention::battery::{Battery, Part};
 use crate::subject::attention::check::{OutputDigest, Pair, Scratch};
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::mutant::Mutant;
+use crate::subject::attention::narrowed::Narrowed;
 use crate::subject::attention::oracle::Mode;
 use crate::subject::attention::pin::Pins;
 use crate::subject::attention::power;
+use crate::subject::attention::trial::Trial;
 use crate::subject::attention::{Attention, reference::Reference};
+use std::sync::Arc;
 
 /// A unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,22 +132,34 @@ impl Work {
         })
     }
 
-    /// Whether there are calls that the kernels do not take, or that pins exclude.
+    /// Whether there are calls that the kernels do not take or that pins exclude, or outputs that they do not have.
     fn is_restricted(&self) -> bool {
         let Attention { pair, pins, .. } = &self.battery.attention;
-        *pins != Pins::default() || !pair.scope().is_everything()
+        let outputs = [&pair.train, &pair.infer].iter().all(|it| it.kernel.has_lse());
+        *pins != Pins::default() || !pair.scope().takes_every_call() || !outputs
     }
 
-    /// The battery's cases for a hunt's kernels: with the calls that the kernels of the battery take, under its pins, or `elsewhere` too.
+    /// The battery for a hunt's kernels: its strata and its seed, with lengths drawn around their blocks and splits. With the calls that the
+    /// kernels of the battery take and the outputs that they have, under its pins; or `elsewhere` too.
     fn battery_of(&self, hunt: &Hunt, elsewhere: bool) -> Battery {
         let [train, infer] = hunt.kernels.clone();
         let own = &self.battery.attention;
         let (train, infer, pins) = match elsewhere || !self.is_restricted() {
             true => (train, infer, Pins::default()),
-            false => (within(train, &own.pair.train), within(infer, &own.pair.infer), own.pins),
+            false => {
+                let within = |it: Implementation, other: &Implementation| {
+                    Implementation::kernel(Arc::new(Narrowed::within(it.kernel, &*other.kernel)))
+                };
+                (within(train, &own.pair.train), within(infer, &own.pair.infer), own.pins)
+            }
         };
         let pair = Pair { train, infer, oracle: Mode::Enclosure, captured: None, witness: false };
         Battery::new(self.battery.size, self.battery.seed, &Attention { pins, ..Attention::of(pair) })
+    }
+
+    /// Whether calls that are not certified may show it too. That a claim could have failed must show with the calls that it is about.
+    fn looks_elsewhere(&self, hunt: &Hunt) -> bool {
+        self.is_restricted() && hunt.claim.is_none()
     }
 
     /// Looks among the calls that are certified; for a planted fault that does not show there, among all.
@@ -154,8 +168,7 @@ impl Work {
             return self.search_among(hunt, false, u64::MAX);
         }
         let own = self.search_among(hunt, false, OWN);
-        // That a claim could have failed must show with the calls that it is about.
-        if own.found.is_some() || hunt.claim.is_some() {
+        if own.found.is_some() || !self.looks_elsewhere(hunt) {
             return own;
         }
         let all = self.search_among(hunt, true, u64::MAX);
@@ -189,6 +202,9 @@ impl Work {
         else {
             return false;
         };
+        if it.elsewhere && !self.looks_elsewhere(hunt) {
+            return false;
+        }
         let battery = self.battery_of(hunt, it.elsewhere);
         if it.name != hunt.name || !hunt.strata.contains(&part) || index >= battery.cases(part) {
             return false;
@@ -232,14 +248,18 @@ impl Hunt {
 
 /// Runs a case of a battery on other kernels than its own. `None`: none was drawn.
 pub fn case_on(battery: &Battery, attention: &Attention, part: Part, index: u64, scratch: &mut Scratch) -> Option<CaseRecord> {
-    let trial = battery.trial(part, index)?;
+    Some(record_of(attention, &battery.trial(part, index)?, part, index, scratch))
+}
+
+/// Runs a trial that stands at a place of a battery.
+pub fn record_of(attention: &Attention, trial: &Trial, part: Part, index: u64, scratch: &mut Scratch) -> CaseRecord {
     scratch.outputs = Some(OutputDigest::default());
     let (verdict, refused): (Verdict, u64) = match part {
         Part::Outside => outside::check(&attention.pair, &trial.case, scratch),
-        _ => (check_one(attention, &trial, scratch), 0),
+        _ => (check_one(attention, trial, scratch), 0),
     };
     let outputs = scratch.outputs.take().map(OutputDigest::finish).unwrap_or_default();
-    Some(CaseRecord { refused, ..CaseRecord::new(part, index, outputs, &verdict) })
+    CaseRecord { refused, ..CaseRecord::new(part, index, outputs, &verdict) }
 }
 
 /// The kernel of which another order is tried, where neither side is a reference kernel.

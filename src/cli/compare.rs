@@ -6,11 +6,11 @@ use super::progress::Steps;
 use super::{Failure, job_count, kernel, pins, print};
 use crate::certify::certificate::{Certificate, KernelText, Status, StratumResult};
 use crate::certify::claim::Claim;
-use crate::certify::compare::{Changes, Outcome, OutputsOfStrata, Shown, Versions, smallest};
+use crate::certify::compare::{Changes, Outcome, RecordsOfStrata, Shown, Versions, shared, smallest};
 use crate::certify::kernel_text::kernel_text;
 use crate::certify::record::{CaseRecord, Record};
 use crate::certify::verify::load_intact;
-use crate::certify::work::case_on;
+use crate::certify::work::record_of;
 use crate::exit_code;
 use crate::external::name::Consent;
 use crate::finding::{Difference, Path};
@@ -103,9 +103,9 @@ fn kernels(options: &Options, [old, new]: [&String; 2], consent: Consent) -> Res
         || (on_old.scratch(), on_new.scratch()),
         |n, scratch| {
             let (part, index) = cases[n as usize];
-            let then = case_on(&battery, &on_old, part, index, &mut scratch.0);
-            let now = case_on(&battery, &on_new, part, index, &mut scratch.1);
-            then.zip(now)
+            let trial = shared(&pairs.old, &pairs.new, battery.trial(part, index)?);
+            let then = record_of(&on_old, &trial, part, index, &mut scratch.0);
+            Some((then, record_of(&on_new, &trial, part, index, &mut scratch.1)))
         },
         |_, records| {
             if let Some((then, now)) = &records {
@@ -328,7 +328,8 @@ fn certificates(options: &Options, paths: [&PathBuf; 2], consent: Consent) -> Re
     out.push('\n');
     for now in &new.claims {
         let then = old.claims.iter().find(|it| it.claim == now.claim).map(|it| it.status);
-        let word = if then == Some(now.status) { "equal" } else { "CHANGED" };
+        // Of a status, not of bits.
+        let word = if then == Some(now.status) { "same" } else { "CHANGED" };
         let then = then.map_or("not claimed".to_owned(), |it| it.to_string());
         let _ = writeln!(out, "{:18} {word:8} {then} -> {}", now.claim, now.status);
     }
@@ -443,11 +444,11 @@ fn records(paths: [&PathBuf; 2], certificates: [&Certificate; 2], others: &[&str
     }
     // Half a file would compare as far as it goes, and another certificate's would compare as well.
     for (file, certificate) in [&old, &new].into_iter().zip(certificates) {
-        let mut outputs = OutputsOfStrata::default();
+        let mut strata = RecordsOfStrata::default();
         for record in cases(file)? {
-            outputs.add(&record?);
+            strata.add(&record?);
         }
-        if let Some(stratum) = outputs.differs_from(certificate) {
+        if let Some(stratum) = strata.differs_from(certificate) {
             let reason = format!("its cases of `{stratum}` are not those of the certificate beside it; make both again");
             return Err(InputError::new(&*file.display().to_string(), reason).into());
         }

@@ -17,8 +17,8 @@ pub(super) struct Options {
     /// A kernel; may be repeated [default: every preset]
     #[arg(long, value_name = "K")]
     kernel: Vec<String>,
-    /// Cases for each kernel
-    #[arg(long, value_name = "N", default_value_t = 4000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Cases for each kernel, each under every change
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     cases: u64,
     /// Seed of the campaigns
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -69,8 +69,8 @@ fn page(options: &Options, table: &str, outside: bool) -> String {
     let no_recipes = if outside { " A kernel from outside has\nno recipes: its numbers are bits alone." } else { "" };
     format!(
         "# Invariance\n\n\
-         Each kernel against itself, over {} cases. *kept*: no bit of a row differed, and no recipe: equal recipes promise equal bits. A number:\n\
-         the fewest positions of a sequence at which the change shows in bits; *recipes*: where the promise ends, if that is earlier.\n\
+         Each kernel against itself, over {} cases, each under every change. *kept*: no bit of a row differed, and no recipe: equal recipes\n\
+         promise equal bits. A number: the fewest positions of a sequence at which the change shows in bits; *recipes*: where the promise ends, if that is earlier.\n\
          *train = infer* is one kernel on both paths. A promise that was broken would have ended the command.{no_recipes}\n\n\
          Made by `{command}`.\n\n{table}",
         options.cases

@@ -6,6 +6,7 @@ use super::progress::Steps;
 use super::{Failure, job_count, note, print};
 use crate::certify::build::{Asked, Earlier, build};
 use crate::certify::certificate::Certificate;
+use crate::certify::claim::Claim;
 use crate::certify::record::Record;
 use crate::certify::statement::Statement;
 use crate::certify::verify::{
@@ -71,12 +72,13 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     let name = options.certificate.display().to_string();
     let read = std::fs::read(&options.certificate);
     let bytes = read.map_err(|error| InputError::new(&*name, format!("cannot be read: {error}")))?;
-    let mut report = Report { name, status: String::new() };
+    let mut report = Report { name, status: String::new(), open: false };
     match verify(options, consent, &bytes, &mut report)? {
         Ok(line) => {
             report.held(&line)?;
-            print(&format!("{}: verified: {}\n", report.name, report.status))?;
-            Ok(exit_code::MATCH)
+            let but = if report.open { format!(" but for {}", Claim::VersionEqual) } else { String::new() };
+            print(&format!("{}: verified{but}: {}\n", report.name, report.status))?;
+            Ok(if report.open { exit_code::UNDECIDED } else { exit_code::MATCH })
         }
         Err(reason) => {
             print(&format!("{}: DOES NOT VERIFY: {reason}\n", report.name))?;
@@ -89,6 +91,8 @@ struct Report {
     name: String,
     /// What the certificate says: that it verifies is no pass.
     status: String,
+    /// Whether the earlier certificate was not there to be looked at.
+    open: bool,
 }
 
 impl Report {
@@ -116,7 +120,7 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
     };
     let certificate = &statement.predicate.lastbit;
     report.status.clone_from(&certificate.status);
-    hold!(intact(&statement).map(|()| format!("seal and digest hold: {}", certificate.digest)));
+    hold!(intact(&statement, &text).map(|()| format!("seal and digest hold: {}", certificate.digest)));
     let own = env!("CARGO_PKG_VERSION");
     if certificate.lastbit != own {
         return Err(Failure::Usage(format!(
@@ -138,6 +142,7 @@ fn verify(options: &Options, consent: Consent, bytes: &[u8], report: &mut Report
         format!("battery {} {}, seed {}: derived again, the same", battery.name, battery.version, battery.seed)
     }));
     if let Some(previous) = &certificate.previous {
+        report.open = options.previous.is_none();
         hold!(match &options.previous {
             Some(path) => {
                 let earlier = load_intact(path)?.predicate.lastbit;
@@ -239,7 +244,7 @@ fn read_records(file: &Path) -> Result<impl Iterator<Item = Result<Record, Strin
 fn follows(options: &Options, certificate: &Certificate, ready: &Ready, file: &Path) -> Result<Result<(), String>, Failure> {
     let asked = asked(options, certificate, ready, 0)?;
     let again = build(&asked, read_records(file)?);
-    Ok(again.and_then(|again| {
+    Ok(again.map_err(|refused| refused.to_string()).and_then(|again| {
         same_content(certificate, &again.predicate.lastbit, false)
             .map_err(|it| format!("it does not follow from its records: {it}"))
     }))
@@ -358,8 +363,10 @@ fn everything(options: &Options, certificate: &Certificate, ready: &Ready, file:
         Err(reason) => return Ok(Err(reason)),
     };
     let count = made.len();
-    let again = build(&asked(options, certificate, ready, jobs)?, made.into_iter().map(Ok)).map_err(Failure::Usage)?;
-    Ok(same_content(certificate, &again.predicate.lastbit, true)
+    let again = build(&asked(options, certificate, ready, jobs)?, made.into_iter().map(Ok));
+    let same =
+        again.map_err(|refused| refused.to_string()).and_then(|again| same_content(certificate, &again.predicate.lastbit, true));
+    Ok(same
         .map(|()| format!("all {count} units run again, and the certificate made anew: the same, apart from where and when"))
         .map_err(|it| format!("made anew it is another: {it}")))
 }
@@ -367,7 +374,6 @@ fn everything(options: &Options, certificate: &Certificate, ready: &Ready, file:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certify::claim::Claim;
     use crate::subject::attention::Attention;
     use crate::subject::attention::battery::{Battery, Size};
     use crate::subject::attention::check::Pair;

@@ -4,7 +4,6 @@
 //! child for any kernel of this crate, and [`library`] loads a C library. [`name`] turns what a command line says into a
 //! kernel, [`kernel_file`] a file that says it once.
 
-mod fixed_knobs;
 pub mod frame;
 pub mod kernel_file;
 pub mod library;

@@ -1,10 +1,10 @@
 //! What a command line calls a kernel: `ref:...`, `process:...`, `lib:...`, or a kernel file.
 
-use super::fixed_knobs::FixedKnobs;
 use super::kernel_file::{KernelFile, Runs};
 use super::process::{Command, Limits};
 use crate::subject::attention::implementation::Implementation;
 use crate::subject::attention::kernel::AttentionKernel;
+use crate::subject::attention::narrowed::Narrowed;
 use crate::subject::attention::reference::Reference;
 use crate::subject::attention::reference::preset::PRESETS;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ pub fn open(words: &str, consent: Consent) -> Result<Opened, String> {
         Some(file) => {
             let changes = changes(&file, &*kernel, consent, words)?;
             let fixed = file.fixed(&kernel.capabilities().knobs).map_err(|error| error.to_string())?;
-            let kernel = if fixed.is_empty() { kernel } else { Arc::new(FixedKnobs::new(kernel, fixed)) };
+            let kernel = if fixed.is_empty() { kernel } else { Arc::new(Narrowed::fixing(kernel, fixed)) };
             (kernel, changes)
         }
     };

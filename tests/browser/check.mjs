@@ -29,53 +29,55 @@ mkdirSync(folder, { recursive: true });
 const url = pathToFileURL(resolve(report)).href;
 const problems = [];
 
-async function visit(width, colorScheme, javaScriptEnabled, look) {
-  const where = `${width} px, ${colorScheme}`;
+// A browser for all widths and schemes: most of the time goes into starting one.
+async function everywhere(javaScriptEnabled, look) {
   const profile = mkdtempSync(join(tmpdir(), "report-check-"));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: FLAGS,
-    viewport: { width, height: 900 },
-    colorScheme,
     javaScriptEnabled,
     bypassCSP: javaScriptEnabled, // the report's policy would stop axe
   });
   try {
-    const page = await context.newPage();
-    page.on("console", (message) => problems.push(`${where}: console: ${message.text()}`));
-    page.on("pageerror", (error) => problems.push(`${where}: error: ${error}`));
-    page.on("request", (request) => {
-      if (request.url() !== url && !request.url().startsWith("data:")) problems.push(`${where}: request: ${request.url()}`);
-    });
-    await page.goto(url);
-    await look(page, where);
+    for (const width of WIDTHS) {
+      for (const colorScheme of SCHEMES) {
+        const where = `${width} px, ${colorScheme}`;
+        const page = await context.newPage();
+        page.on("console", (message) => problems.push(`${where}: console: ${message.text()}`));
+        page.on("pageerror", (error) => problems.push(`${where}: error: ${error}`));
+        page.on("request", (request) => {
+          if (request.url() !== url && !request.url().startsWith("data:")) problems.push(`${where}: request: ${request.url()}`);
+        });
+        await page.setViewportSize({ width, height: 900 });
+        await page.emulateMedia({ colorScheme });
+        await page.goto(url);
+        await look(page, where, `${width}-${colorScheme}`);
+        await page.close();
+      }
+    }
   } finally {
     await context.close();
     rmSync(profile, { recursive: true, force: true });
   }
 }
 
-for (const width of WIDTHS) {
-  for (const scheme of SCHEMES) {
-    await visit(width, scheme, false, (page) => page.screenshot({ path: join(folder, `${width}-${scheme}.png`), fullPage: true }));
-    await visit(width, scheme, true, async (page, where) => {
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-      if (wide > 0) problems.push(`${where}: the page is ${wide} px wider than the window`);
-      // What is folded is judged too.
-      await page.evaluate(() => document.querySelectorAll("details").forEach((it) => (it.open = true)));
-      const open = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-      if (open > 0) problems.push(`${where}: with everything open, the page is ${open} px wider than the window`);
-      await page.evaluate(axe);
-      const { violations, passes } = await page.evaluate(() => window.axe.run());
-      for (const { id, help, nodes } of violations) {
-        for (const { target, failureSummary } of nodes.slice(0, 5)) {
-          problems.push(`${where}: axe ${id}: ${help}: ${target.join(" ")}: ${failureSummary.replace(/\s+/g, " ")}`);
-        }
-      }
-      console.log(`${where}: ${passes.length} axe rules hold, ${violations.length} do not`);
-    });
+await everywhere(false, (page, _, name) => page.screenshot({ path: join(folder, `${name}.png`), fullPage: true }));
+await everywhere(true, async (page, where) => {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  if (wide > 0) problems.push(`${where}: the page is ${wide} px wider than the window`);
+  // What is folded is judged too.
+  await page.evaluate(() => document.querySelectorAll("details").forEach((it) => (it.open = true)));
+  const open = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  if (open > 0) problems.push(`${where}: with everything open, the page is ${open} px wider than the window`);
+  await page.evaluate(axe);
+  const { violations, passes } = await page.evaluate(() => window.axe.run());
+  for (const { id, help, nodes } of violations) {
+    for (const { target, failureSummary } of nodes.slice(0, 5)) {
+      problems.push(`${where}: axe ${id}: ${help}: ${target.join(" ")}: ${failureSummary.replace(/\s+/g, " ")}`);
+    }
   }
-}
+  console.log(`${where}: ${passes.length} axe rules hold, ${violations.length} do not`);
+});
 problems.forEach((problem) => console.error(problem));
 console.log(problems.length === 0 ? `${report}: no problem at ${WIDTHS.join(" and ")} px` : `${report}: ${problems.length} problems`);
 process.exit(problems.length === 0 ? 0 : 1);

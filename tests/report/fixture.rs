@@ -356,7 +356,7 @@ fn certificate(words: &str, claims: Vec<ClaimResult>) -> Certificate {
             platform: "linux x86_64".into(),
             processor: "2 cores".into(),
             devices: ["cpu".into(), "cpu".into()],
-            program_sha256: digest(8),
+            programs_sha256: [digest(8)].into(),
             shards: 1,
             threads: 2,
             finished: "2026-11-30T03:22:43Z".into(),

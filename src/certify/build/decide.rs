@@ -1,6 +1,6 @@
 //! What becomes of a claim: FAIL with a failing case, PASS where nothing is missing, else UNVERIFIABLE with all that is.
 
-use super::{Asked, ClaimSum, Earlier, Stratum, Sums, battery_text};
+use super::{Asked, ClaimSum, Earlier, Stratum, Sums, Unjudged, battery_text};
 use crate::certify::certificate::{Counts, Mutants, Results, Status};
 use crate::certify::claim::Claim;
 use crate::subject::attention::battery::Part;
@@ -51,15 +51,14 @@ impl Sums {
             reasons.push(format!("{} differences of a kernel that does not repeat itself were set aside", self.set_aside));
         }
         if matches!(claim, Claim::Accurate | Claim::RejectsOrCorrect) {
-            let [unbounded, out] = [self.results.unbounded, self.results.out_of_range];
-            let (undecided, unbounded, out) = match claim {
-                Claim::Accurate => (self.undecided, unbounded, out),
-                _ => (self.undecided + self.undecided_outside, 0, 0),
+            let Unjudged { undecided, unbounded, out_of_range } = match claim {
+                Claim::Accurate => self.unjudged,
+                _ => self.unjudged.and(self.unjudged_outside),
             };
             for (count, what) in [
                 (undecided, "elements that the oracle left undecided"),
                 (unbounded, "elements whose bound is infinite"),
-                (out, "elements with a predicted overflow"),
+                (out_of_range, "elements for which the declared arithmetic may overflow inside"),
             ] {
                 if count > 0 {
                     reasons.push(format!("{count} {what}"));

@@ -98,13 +98,15 @@ struct Sums {
     hunts: Lines,
     not_run: Counts,
     partly: Counts,
-    undecided: u64,
-    undecided_outside: u64,
+    unjudged: Unjudged,
+    /// Of the stratum outside.
+    unjudged_outside: Unjudged,
     set_aside: u64,
     faults: u64,
     /// By claim and signature: failing cases, the first few.
     failing: BTreeMap<(Claim, String), Vec<(Part, u64)>>,
-    random: [u64; 2],
+    /// By [independent draw](Battery::draw): whether one of its cases failed.
+    random: BTreeMap<[u64; 2], bool>,
 }
 
 /// A stratum, and the digests that run along with it.
@@ -125,11 +127,41 @@ struct ClaimSum {
     not_run: Counts,
 }
 
+/// Why no statement is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A record that is not there, or is another unit's: which.
+    Records(String),
+    /// A waiver of a claim that does not fail. The records are as they should be.
+    Waiver(String),
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Refused::Records(reason) | Refused::Waiver(reason)) = self;
+        f.write_str(reason)
+    }
+}
+
 /// Makes the statement. `records` are those of all units, in order.
 ///
 /// # Errors
-/// A record that is not there, or is another unit's: which; a waiver of a claim that does not fail.
-pub fn build(asked: &Asked<'_>, records: impl IntoIterator<Item = Result<Record, String>>) -> Result<Statement, String> {
+/// Records that are not those of the work; a waiver that is not needed.
+pub fn build(asked: &Asked<'_>, records: impl IntoIterator<Item = Result<Record, String>>) -> Result<Statement, Refused> {
+    let statement = of_records(asked, records).map_err(Refused::Records)?;
+    for waiver in &asked.waivers {
+        let claim = statement.predicate.lastbit.claims.iter().find(|it| it.claim == waiver.claim);
+        let why = match claim {
+            Some(it) if it.status == Status::Fail => continue,
+            Some(it) => format!("is not needed: it is {}", it.status),
+            None => "is of a claim that this certificate does not make".to_owned(),
+        };
+        return Err(Refused::Waiver(format!("the waiver of {} ({}) {why}; remove it", waiver.claim, waiver.issue)));
+    }
+    Ok(statement)
+}
+
+fn of_records(asked: &Asked<'_>, records: impl IntoIterator<Item = Result<Record, String>>) -> Result<Statement, String> {
     let work = asked.work;
     let mut sums = Sums::new(asked);
     let mut records = records.into_iter();
@@ -141,19 +173,30 @@ pub fn build(asked: &Asked<'_>, records: impl IntoIterator<Item = Result<Record,
     if records.next().is_some() {
         return Err(format!("there are more than {} records", work.units()));
     }
-    let statement = sums.statement(asked);
-    for waiver in &asked.waivers {
-        let claim = statement.predicate.lastbit.claims.iter().find(|it| it.claim == waiver.claim);
-        let (of, issue) = (&waiver.claim, &waiver.issue);
-        match claim {
-            Some(it) if it.status == Status::Fail => {}
-            Some(it) => return Err(format!("the waiver of {of} ({issue}) is not needed: it is {}; remove it", it.status)),
-            None => {
-                return Err(format!("the waiver of {of} ({issue}) is of a claim that this certificate does not make; remove it"));
-            }
+    Ok(sums.statement(asked))
+}
+
+/// Elements of which nobody can say whether they are right.
+#[derive(Clone, Copy, Default)]
+struct Unjudged {
+    undecided: u64,
+    unbounded: u64,
+    out_of_range: u64,
+}
+
+impl Unjudged {
+    fn of(record: &CaseRecord) -> Unjudged {
+        let [.., unbounded, out_of_range] = record.accuracy;
+        Unjudged { undecided: record.undecided, unbounded, out_of_range }
+    }
+
+    fn and(self, more: Unjudged) -> Unjudged {
+        Unjudged {
+            undecided: self.undecided + more.undecided,
+            unbounded: self.unbounded + more.unbounded,
+            out_of_range: self.out_of_range + more.out_of_range,
         }
     }
-    Ok(statement)
 }
 
 impl Sums {
@@ -178,12 +221,12 @@ impl Sums {
             hunts: Lines::default(),
             not_run: Counts::new(),
             partly: Counts::new(),
-            undecided: 0,
-            undecided_outside: 0,
+            unjudged: Unjudged::default(),
+            unjudged_outside: Unjudged::default(),
             set_aside: 0,
             faults: 0,
             failing: BTreeMap::new(),
-            random: [0; 2],
+            random: BTreeMap::new(),
         }
     }
 
@@ -204,6 +247,9 @@ impl Sums {
                     None => self.mutants.survived.push(hunt.name.clone()),
                 }
                 Ok(())
+            }
+            (Unit::Control(_), Record::Control(HuntRecord { elsewhere: true, .. })) => {
+                Err("is a control that failed with calls that these kernels do not take: none is looked for there".to_owned())
             }
             (Unit::Control(claim), Record::Control(HuntRecord { name, found, .. })) if *name == claim.to_string() => {
                 self.hunts.add(&serde_json::to_string(record).expect("a record is JSON"));
@@ -269,16 +315,16 @@ impl Sums {
             of[1] += u64::from(sensitive);
         }
         self.reach.add(Reach::of_bits(record.reach));
-        if part == Part::Random {
-            // One that failed has run far enough to.
-            self.random[0] += u64::from(record.has_run() || !record.failures.is_empty());
-            self.random[1] += u64::from(!record.failures.is_empty());
+        let failed = !record.failures.is_empty();
+        // One that failed has run far enough to.
+        if part == Part::Random && (record.has_run() || failed) {
+            *self.random.entry(work.battery.draw(record.index)).or_default() |= failed;
         }
         // What the kernels declare that they do not do speaks for and against one claim alone.
         if part == Part::Outside {
-            self.undecided_outside += record.undecided;
+            self.unjudged_outside = self.unjudged_outside.and(Unjudged::of(record));
         } else {
-            self.undecided += record.undecided;
+            self.unjudged = self.unjudged.and(Unjudged::of(record));
             self.set_aside += record.set_aside;
             self.faults += u64::from(record.has_fault());
             self.measure(record);
@@ -378,7 +424,11 @@ impl Sums {
                 }
             })
             .collect();
-        let [cases, failed] = self.random;
+        let (draws, failed) = (self.random.len() as u64, self.random.values().filter(|&&failed| failed).count() as u64);
+        let of_shapes = match work.battery.repeats_shapes() {
+            true => "; counted are shapes, each with all the cases that have it",
+            false => "",
+        };
         let reached = PlanFeature::ALL.into_iter().map(|it| (it.name().to_owned(), it.count(&self.reach))).collect();
         let power = Power {
             order_sensitive: self.sensitive,
@@ -414,14 +464,14 @@ impl Sums {
             results: self.results,
             bound: FailureBound {
                 distribution: format!(
-                    "stratum random: {}, seed {}, inside what both kernels declare; of no other",
+                    "stratum random: {}, seed {}, inside what both kernels declare; of no other{of_shapes}",
                     Part::Random.about(),
                     work.battery.seed
                 ),
-                cases,
+                cases: draws,
                 failed,
                 confidence: CONFIDENCE,
-                upper: bound::upper(cases, failed, CONFIDENCE),
+                upper: bound::upper(draws, failed, CONFIDENCE),
             },
             counterexamples: examples,
             trees: super::trees::trees(&work.battery.attention.pair),

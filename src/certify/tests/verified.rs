@@ -2,14 +2,14 @@
 
 use super::{PASSING, cases, random};
 use crate::certify::build::{Asked, Earlier, build};
-use crate::certify::certificate::{Certificate, ClaimResult, Counterexample, Previous, Status};
+use crate::certify::certificate::{Certificate, ClaimResult, Counterexample, Previous, Status, Waiver};
 use crate::certify::claim::Claim;
 use crate::certify::counterexample::{Failing, counterexample};
 use crate::certify::digest::sha256;
 use crate::certify::kernel_text::kernel_text;
 use crate::certify::record::{CaseRecord, Record};
 use crate::certify::statement::Statement;
-use crate::certify::verify::{load_intact, named_previous, same_content, same_counterexamples, same_previous};
+use crate::certify::verify::{intact, load_intact, named_previous, same_content, same_counterexamples, same_previous};
 use crate::certify::work::{Unit, Work};
 use crate::finding::Path;
 use crate::subject::attention::Attention;
@@ -119,6 +119,42 @@ fn an_earlier_certificate_that_was_changed_is_not_read() {
     std::fs::write(file.path(), text.replace("\"planted\": 55", "\"planted\": 54")).unwrap();
     let reason = load_intact(file.path()).unwrap_err().to_string();
     assert!(reason.contains("the seal does not hold"), "{reason}");
+    // A field twice, of which this reader takes the second and another one the first; the same in one line.
+    let twice = text.replacen("\"result\": ", "\"result\": \"FAILED\",\n    \"result\": ", 1);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for other in [twice, value.to_string()] {
+        assert_ne!(other, text);
+        std::fs::write(file.path(), other).unwrap();
+        let reason = load_intact(file.path()).unwrap_err().to_string();
+        assert!(reason.contains("the text is not the one that was written"), "{reason}");
+    }
+}
+
+/// Terms on which `certify` writes nothing, sealed anew.
+#[test]
+fn terms_that_cannot_be_asked_for_are_not_intact() {
+    let plain = made(|_| {}, None);
+    let reason = |change: fn(&mut Certificate)| {
+        let mut certificate = plain.clone();
+        change(&mut certificate);
+        let statement = Statement::new(certificate);
+        intact(&statement, &statement.print()).unwrap_err()
+    };
+    assert!(reason(|it| it.power.mutants.floor = -1.0).contains("power.mutants.floor: -1 is no share"));
+    let waiver = |issue: &str, until: &str| Waiver { claim: "accurate".into(), issue: issue.into(), until: until.into() };
+    let whole = waiver("https://example.org/1", "2026-11-30");
+    assert!(intact(&Statement::new(plain.clone()), &Statement::new(plain.clone()).print()).is_ok());
+    for (waiver, expected) in [
+        (waiver("ask Bob", "2026-11-30"), "waivers[0].issue: `ask Bob` is no link"),
+        (waiver("https://example.org/1", "never"), "waivers[0].until: `never` is no day"),
+        (Waiver { claim: "acurate".into(), ..whole }, "waivers[0].claim: "),
+    ] {
+        let mut certificate = plain.clone();
+        certificate.waivers.push(waiver);
+        let statement = Statement::new(certificate);
+        let reason = intact(&statement, &statement.print()).unwrap_err();
+        assert!(reason.contains(expected), "{reason}");
+    }
 }
 
 /// Every field of their lines counts, also those that no sum is made of.
@@ -165,6 +201,8 @@ fn a_hunt_is_done_again_by_the_case_that_it_names() {
             edit(&|it| it.found = Some("pairs 99999999".into())),
             edit(&|it| it.found = None),
             edit(&|it| it.name = "another".into()),
+            // These kernels take all calls: there is no elsewhere.
+            edit(&|it| it.elsewhere = true),
             records[0].clone(),
         ] {
             let again = work.run_beside(unit, &forged, &mut scratch);

@@ -1,6 +1,7 @@
 //! The folder of a certification: one line for each unit, in order, so that a killed run goes on and shards can be joined.
 
 use super::job::{Job, Ready};
+use crate::certify::digest::sha256;
 use crate::certify::record::Record;
 use crate::cli::job::Configuration;
 use crate::cli::out_folder::{CHECKPOINT, OutFolder, VERDICTS, read_plain};
@@ -10,7 +11,7 @@ use crate::cli::{Failure, note};
 use crate::input_error::InputError;
 use crate::ordered::{Flow, ordered};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -35,6 +36,8 @@ pub(in crate::cli) struct Checkpoint {
     pub(in crate::cli) bytes: u64,
     pub(in crate::cli) seconds: f64,
     pub(in crate::cli) threads: u32,
+    /// SHA-256 of each lastbit that ran a part of it.
+    pub(in crate::cli) programs: BTreeSet<String>,
 }
 
 /// A job as text.
@@ -169,6 +172,7 @@ impl Journal {
             bytes: 0,
             seconds: 0.0,
             threads: 0,
+            programs: BTreeSet::new(),
         };
         let folder = OutFolder::create(path, &print(&state))?;
         Ok(Journal { folder, state, shard })
@@ -195,6 +199,7 @@ impl Journal {
             note(&format!("lastbit: {}: the records are not all there; everything is run again", folder.path().display()));
             folder.take_back(None, 0)?;
             (state.done, state.bytes, state.seconds) = (0, 0, 0.0);
+            state.programs.clear();
         }
         note(&format!("resuming after {} units and {:.0} s", state.done, state.seconds));
         Ok(Journal { folder, state, shard })
@@ -211,6 +216,9 @@ impl Journal {
         let mut progress = Steps::new((total - done) as usize, "units");
         let started = Instant::now();
         self.state.threads = jobs as u32;
+        if done < total {
+            self.state.programs.insert(std::env::current_exe().and_then(std::fs::read).map(sha256).unwrap_or_default());
+        }
         let mut failed = 0u64;
         let mut result = Ok(());
         ordered(
@@ -319,6 +327,7 @@ mod tests {
             bytes: 10,
             seconds: 0.0,
             threads: 1,
+            programs: BTreeSet::new(),
         };
         let reason = records(folder.path(), &state).unwrap().next().unwrap().unwrap_err();
         let said =

@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use job::{Job, Ready};
 use journal::{Journal, Reopened};
 use std::path::{Path, PathBuf};
-use written::Terms;
+use written::{Terms, Unwritten};
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -132,14 +132,17 @@ impl Options {
     }
 
     /// Says of a run whose certificate could not be written that it is not lost.
-    fn kept(&self, failure: Failure) -> Failure {
+    fn kept(&self, unwritten: Unwritten) -> Failure {
         let out = self.out.display();
-        let kept =
-            |reason| format!("{reason}; the run is kept in {out}: the same command with --resume only writes the certificate");
-        match failure {
-            Failure::Usage(reason) if reason.starts_with(written::WAIVER) => Failure::Usage(kept(reason)),
-            Failure::Output(reason) => Failure::Output(kept(reason)),
-            other => other,
+        let kept = |reason| {
+            format!(
+                "{reason}; the run is kept in {out}: with that mended, the same command with --resume only writes the certificate"
+            )
+        };
+        match unwritten {
+            Unwritten::Records(failure) => failure,
+            Unwritten::Terms(Failure::Usage(reason)) => Failure::Usage(kept(reason)),
+            Unwritten::Terms(Failure::Output(reason)) => Failure::Output(kept(reason)),
         }
     }
 }
@@ -165,6 +168,10 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
         Some(run) => Journal::resume(run, &ready, shard)?,
         None => Journal::begin(&options.out, &job, &ready, shard)?,
     };
+    if job.battery != Size::Quick {
+        let out = options.out.display();
+        super::note(&format!("kept in {out} as it goes; if it is stopped, the same command with --resume goes on"));
+    }
     let pair = &ready.work.battery.attention.pair;
     let jobs = job_count(options.jobs, &[&pair.train, &pair.infer]);
     journal.run(&ready, jobs)?;
@@ -176,7 +183,7 @@ pub(super) fn run(options: &Options, consent: Consent) -> Result<u8, Failure> {
     let environment = written::environment(&work, &[journal.state()]);
     let records = || journal::records(journal.path(), journal.state());
     written::write(&work, kernels, terms, &output, records, environment, jobs, options.format)
-        .map_err(|failure| options.kept(failure))
+        .map_err(|unwritten| options.kept(unwritten))
 }
 
 #[cfg(test)]

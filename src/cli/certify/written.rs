@@ -2,10 +2,9 @@
 
 use super::Format;
 use super::journal::Checkpoint;
-use crate::certify::build::{Asked, Earlier, build};
+use crate::certify::build::{Asked, Earlier, Refused, build};
 use crate::certify::certificate::{Environment, KernelText, Status, Waiver};
 use crate::certify::counterexample::FOLDER;
-use crate::certify::digest::sha256;
 use crate::certify::record::Record;
 use crate::certify::statement::Statement;
 use crate::certify::verify::load_intact;
@@ -97,18 +96,44 @@ impl Terms {
     }
 }
 
-/// How the reason begins where a waiver does not fit the records.
-pub(super) const WAIVER: &str = "the waiver of ";
+/// Why there is no certificate.
+pub(in crate::cli) enum Unwritten {
+    /// The records are not those of the work.
+    Records(Failure),
+    /// The terms or the place. The records are good, and on other terms they make a certificate.
+    Terms(Failure),
+}
+
+impl From<Failure> for Unwritten {
+    fn from(failure: Failure) -> Self {
+        Unwritten::Terms(failure)
+    }
+}
+
+impl From<Unwritten> for Failure {
+    fn from(unwritten: Unwritten) -> Self {
+        let (Unwritten::Records(failure) | Unwritten::Terms(failure)) = unwritten;
+        failure
+    }
+}
+
+impl From<Refused> for Unwritten {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Records(reason) => Unwritten::Records(Failure::Usage(reason)),
+            Refused::Waiver(reason) => Unwritten::Terms(Failure::Usage(reason)),
+        }
+    }
+}
 
 /// Where the battery ran.
 pub(in crate::cli) fn environment(work: &Work, runs: &[&Checkpoint]) -> Environment {
     let pair = &work.battery.attention.pair;
-    let program = std::env::current_exe().and_then(std::fs::read).map(sha256).unwrap_or_default();
     Environment {
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         processor: processor(),
         devices: [&pair.train, &pair.infer].map(|it| it.kernel.identity().device),
-        program_sha256: program,
+        programs_sha256: runs.iter().flat_map(|it| &it.programs).cloned().collect(),
         shards: runs.len() as u32,
         threads: runs.iter().map(|it| it.threads).max().unwrap_or(0),
         finished: crate::certify::waiver::now(),
@@ -168,12 +193,12 @@ pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
     environment: Environment,
     jobs: usize,
     format: Format,
-) -> Result<u8, Failure> {
+) -> Result<u8, Unwritten> {
     let of_kernels = kernels.iter().flat_map(|it| of_kernel(&format!("--{}", it.side), &it.words));
     let read: Vec<Named> = terms.files.into_iter().chain(of_kernels).collect();
     must_be_apart(&read, &written_files(output))?;
     let asked = Asked { work, kernels, floor: terms.floor, waivers: terms.waivers, previous: terms.previous, jobs };
-    let statement = build(&asked, records()?).map_err(Failure::Usage)?.with_environment(environment);
+    let statement = build(&asked, records().map_err(Unwritten::Records)?)?.with_environment(environment);
     let certificate = &statement.predicate.lastbit;
     let text = statement.print();
     let folder = folder_of(output);
@@ -186,8 +211,8 @@ pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
         }
     }
     let mut lines = String::new();
-    for record in records()? {
-        let record = record.map_err(Failure::Usage)?;
+    for record in records().map_err(Unwritten::Records)? {
+        let record = record.map_err(|reason| Unwritten::Records(Failure::Usage(reason)))?;
         lines.push_str(&serde_json::to_string(&record).expect("a record is JSON"));
         lines.push('\n');
     }
@@ -195,7 +220,7 @@ pub(in crate::cli) fn write<I: Iterator<Item = Result<Record, String>>>(
     write_whole(output, &text)?;
     let signature = signature_file(output);
     match &terms.key {
-        Some(key) => write_whole(&signature, &key.sign(text.as_bytes())?)?,
+        Some(key) => write_whole(&signature, &key.sign(text.as_bytes()).map_err(Failure::from)?)?,
         // One of an earlier certificate would not be its own.
         None => drop(std::fs::remove_file(signature)),
     }

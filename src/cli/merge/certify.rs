@@ -8,7 +8,8 @@ use crate::cli::certify::job::Ready;
 use crate::cli::certify::journal::{Checkpoint, checkpoint, records};
 use crate::cli::certify::written::{self, Terms};
 use crate::cli::job::Configuration;
-use crate::cli::out_folder::CHECKPOINT;
+use crate::cli::out_folder::{CHECKPOINT, VERDICTS};
+use crate::cli::places::{Named, must_be_apart};
 use crate::cli::shard::Shard;
 use crate::cli::{Failure, fuzz, job_count};
 use crate::external::name::Consent;
@@ -54,6 +55,8 @@ pub(super) fn run(
     job.infer = infer.unwrap_or(job.infer);
     previous_fits(terms.previous.as_deref(), job.against)?;
     written::must_have_folder(output)?;
+    let files = |run: &ShardRun| [CHECKPOINT, VERDICTS].map(|name| Named::new("a shard", run.part.folder.join(name)));
+    must_be_apart(&runs.iter().flat_map(files).collect::<Vec<_>>(), &written::written_files(output))?;
     let loaded = terms.load(job.battery)?;
     let mut ready = job.ready(consent)?;
     if let Some((field, now, then)) = ready.configuration().difference(&first.part.configuration) {
@@ -83,7 +86,7 @@ pub(super) fn run(
         Ok(InTurn { files, next: 0 })
     };
     let jobs = job_count(None, &[&work.battery.attention.pair.train, &work.battery.attention.pair.infer]);
-    written::write(&work, kernels, loaded, output, joined, environment, jobs, format)
+    Ok(written::write(&work, kernels, loaded, output, joined, environment, jobs, format)?)
 }
 
 /// An earlier certificate adds a claim, and so changes what each shard runs.

@@ -81,7 +81,7 @@ pub(super) fn environment(it: &Certificate) -> Section {
         ),
         ("Finished", html! { (environment.finished) }),
         ("lastbit", html! { (it.lastbit) }),
-        ("Program", digest(&environment.program_sha256)),
+        ("Programs", html! { @for it in &environment.programs_sha256 { (digest(it)) } }),
     ]);
     let about = html! { p { "Where and when. The digest of the certificate leaves this out: another machine that finds the same has the same." } };
     Section { id: "environment", title: "Environment", about, body }

@@ -14,11 +14,12 @@ use super::oracle::Mode;
 use super::pin::Pins;
 use super::promise::{BrokenPromise, promise};
 use super::relation::SidedRelation;
-use super::trial::{Checks, Trial};
+use super::trial::{Checks, RelationSet, Trial};
 use super::{Attention, Data};
 use crate::finding::{Axis, Fault, Finding, Path, Verdict};
 use crate::lab::{Campaign, Done, Flow, run};
 use crate::shrink::shrink;
+use crate::source::mix;
 use crate::subject::{Candidate, Subject};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -134,7 +135,7 @@ pub fn row(kernel: &Implementation, campaign: Campaign, profile: Profile) -> Res
     let mut cells: BTreeMap<Change, Cell> = BTreeMap::new();
     let mut shown = Firsts::new();
     let mut broken = None;
-    run(&bits, campaign, |done| {
+    run(&Changes(&bits), campaign, |done| {
         count(&bits.pair, &done, &mut cells);
         if let Some(it) = look(&bits.pair, &done) {
             broken = Some(it);
@@ -149,14 +150,14 @@ pub fn row(kernel: &Implementation, campaign: Campaign, profile: Profile) -> Res
     let recipes = digest::kernel(kernel).map(|kernel| against_itself(&kernel));
     let mut promises = Firsts::new();
     if let Some(recipes) = &recipes {
-        run(recipes, campaign, |done| {
+        run(&Changes(recipes), campaign, |done| {
             keep(&mut promises, &done);
             Flow::Continue
         });
         let mut scratch = recipes.scratch();
         let each = promises.into_iter().flat_map(|((change, _), kept)| kept.into_iter().map(move |it| (change, it)));
         for (change, (trial, finding)) in each {
-            let Some(small) = shrink(&Structure(recipes), &trial, &finding.signature(), BUDGET, &mut scratch) else { continue };
+            let Some(small) = shrink(&Changes(recipes), &trial, &finding.signature(), BUDGET, &mut scratch) else { continue };
             let cell = cells.entry(change).or_default();
             let length = longest(&small.trial);
             lower(&mut cell.promise, length);
@@ -190,8 +191,7 @@ fn longest(trial: &Trial) -> u32 {
 
 /// Counts what a case of a campaign looked at.
 fn count(pair: &Pair, done: &Done<Trial>, cells: &mut BTreeMap<Change, Cell>) {
-    let Checks::Turn(turn) = &done.trial.checks else { return };
-    for relation in pair.relations_of_turn(&done.trial.case, *turn).0 {
+    for relation in pair.relations(&done.trial).0 {
         cells.entry(Change::Axis(relation.relation.axis())).or_default().looks += 1;
     }
     cells.entry(Change::Path).or_default().looks += u64::from(done.verdict.compared > 0);
@@ -248,10 +248,11 @@ fn differs(bits: &Attention, trial: &Trial, finding: &Finding, scratch: &mut Scr
     })
 }
 
-/// Shrinks structure alone: recipes do not look at values, and the bits are to be drawn anew.
-struct Structure<'a>(&'a Attention);
+/// Draws cases that are looked at under every change. Shrinks structure alone: recipes do not look at values, and the bits are to be drawn
+/// anew.
+struct Changes<'a>(&'a Attention);
 
-impl Subject for Structure<'_> {
+impl Subject for Changes<'_> {
     type Trial = Trial;
     type Scratch = Scratch;
 
@@ -260,7 +261,8 @@ impl Subject for Structure<'_> {
     }
 
     fn draw(&self, seed: u64, index: u64) -> Trial {
-        self.0.draw(seed, index)
+        let checks = Checks::All { seed: mix(seed, index), set: RelationSet::Every, also: None };
+        Trial { checks, ..self.0.draw(seed, index) }
     }
 
     fn check(&self, trial: &Trial, scratch: &mut Scratch) -> Verdict {
@@ -314,8 +316,6 @@ pub fn markdown(rows: &[Row]) -> String {
 mod tests {
     use super::*;
     use crate::lab::Length;
-    use crate::source::Stream;
-    use crate::subject::attention::draw::{Hints, draw};
     use crate::subject::attention::per_sequence::{PerSequence, SequenceCall};
     use crate::subject::attention::reference::Reference;
     use crate::subject::attention::relation::Relation;
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_moving_grid_is_kept_on_all_axes_but_the_prefix() {
         let moving = Implementation::reference(Reference::parse("ref:uncached-split,grid.split=fixed_size(4)").unwrap());
-        let row = of(&moving, 900).map_err(|it| it.broken.to_string()).unwrap();
+        let row = of(&moving, 200).map_err(|it| it.broken.to_string()).unwrap();
         for (change, cell) in &row.cells {
             assert!(cell.looks > 10, "{change}: {cell:?}");
             match change {
@@ -354,9 +354,9 @@ mod tests {
     fn relations_that_are_not_run_are_no_looks() {
         let looks = |kernel: Implementation| {
             let pair = Pair { train: kernel.clone(), infer: kernel, oracle: Mode::Off, captured: None, witness: false };
-            let draw = |n| draw(&mut Stream::new(1, n), Profile::Quick, &Hints::default());
+            let attention = Attention { profile: Profile::Quick, ..Attention::of(pair) };
             let several = |it: &SidedRelation| matches!(it.relation, Relation::ContextRanks { context: Some(_) });
-            (0..100).flat_map(|n| pair.relations_of_turn(&draw(n), n).0).filter(several).count()
+            (0..100).flat_map(|n| attention.pair.relations(&Changes(&attention).draw(1, n)).0).filter(several).count()
         };
         let zeros = |_: &SequenceCall<'_>, o: &mut [f32], lse: &mut [f32]| {
             o.fill(0.0);

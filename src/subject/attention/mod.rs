@@ -24,6 +24,7 @@ pub(crate) mod kernel_fields;
 mod launched;
 mod mask;
 pub mod mutant;
+pub(crate) mod narrowed;
 pub mod numerics;
 pub mod oracle;
 pub mod per_sequence;

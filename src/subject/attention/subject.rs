@@ -59,6 +59,11 @@ impl Attention {
         Asked::of(self.profile, &self.hints(captured.as_ref()), &numerics)
     }
 
+    /// Which shape a case of a campaign has: each shape of a kernel that compiles for it comes back with other values.
+    pub(super) fn shape(&self, index: u64) -> u64 {
+        if self.pair.scope().compiles() { index / USES_OF_A_SHAPE } else { index }
+    }
+
     fn hints<'a>(&self, captured: Option<&'a CapturedShape>) -> Hints<'a> {
         Hints { granules: self.granules(), head_dims: self.head_dims(), pins: self.pins, captured, scope: self.pair.scope() }
     }
@@ -136,8 +141,7 @@ impl Subject for Attention {
     fn draw(&self, seed: u64, index: u64) -> Trial {
         let captured = self.pair.captured.as_deref().map(|captured| captured.shape());
         let hints = self.hints(captured.as_ref());
-        // Each shape of a kernel that compiles for it comes back with other values.
-        let shape = if hints.scope.compiles() { index / USES_OF_A_SHAPE } else { index };
+        let shape = self.shape(index);
         let Drawn { mut case, left_out } = draw_within(&mut Stream::new(seed, shape), self.profile, &hints);
         if shape != index
             && let Data::Drawn { .. } = case.data

@@ -17,6 +17,8 @@ pub enum Checks {
         /// One more, with the parameters under which a kept case was found.
         also: Option<SidedRelation>,
     },
+    /// Everything, with these relations: what two versions of a kernel both do.
+    These(Vec<SidedRelation>),
     /// One thing, for shrinking and replay.
     Only {
         /// Judge each side against the oracle.

@@ -12,6 +12,7 @@ use super::draw::{Hints, Profile, draw};
 use super::text::{CaseFile, KernelFields, KernelText, Run, print};
 use super::trial::{Checks, RelationSet, Trial};
 use super::{Attention, Case};
+use crate::finding::Path;
 use crate::source::{Stream, mix};
 use crate::subject::Subject;
 use space::{Row, Space};
@@ -145,6 +146,10 @@ impl FromStr for Part {
 /// One random case in so many comes from the long profile.
 const LONG: u64 = 16;
 
+fn is_long(index: u64) -> bool {
+    index % LONG == LONG - 1
+}
+
 /// Sets the cases outside apart from the random ones.
 const OUTSIDE: u64 = 3;
 
@@ -227,7 +232,7 @@ impl Battery {
             Part::Boundary => self.boundary().len() as u64,
             Part::Kept => self.kept.len() as u64,
             Part::Captured if self.captured.is_none() => 0,
-            Part::Outside if self.attention.pair.scope().is_everything() => 0,
+            Part::Outside if !self.attention.pair.scope().has_limits() => 0,
             Part::Splits | Part::Random | Part::Captured | Part::Outside => self.size.cases(part),
         }
     }
@@ -249,7 +254,7 @@ impl Battery {
                 Trial::new(tries.into_iter().find(does)?, all(RelationSet::Splits, None))
             }
             Part::Random | Part::Captured => {
-                let long = part == Part::Random && index % LONG == LONG - 1;
+                let long = part == Part::Random && is_long(index);
                 let attention = if long { &self.long } else { self.attention(part) };
                 Trial { checks: every(), ..attention.draw(self.seed, index) }
             }
@@ -261,7 +266,7 @@ impl Battery {
         })
     }
 
-    /// A case that one of the kernels does not do, by what it declares.
+    /// A case that one of the kernels does not do, by what it declares, and can be asked for all the same.
     fn outside(&self, index: u64) -> Option<Case> {
         let scope = self.attention.pair.scope();
         let hints = Hints { granules: self.granules.clone(), head_dims: self.head_dims.clone(), ..Hints::default() };
@@ -272,7 +277,18 @@ impl Battery {
             n if n < TRIES * 7 / 8 => Profile::Mixed,
             _ => Profile::Long,
         };
-        (0..).zip(draws).map(|(n, mut stream)| draw(&mut stream, profile(n), &hints)).find(|case| scope.outside(case).is_some())
+        let asked = |case: &Case| Path::BOTH.iter().any(|&path| scope.side(path).can_be_asked(case));
+        (0..).zip(draws).map(|(n, mut stream)| draw(&mut stream, profile(n), &hints)).find(asked)
+    }
+
+    /// The independent draw that a case of the random stratum belongs to: kernels that compile get each shape several times.
+    pub fn draw(&self, index: u64) -> [u64; 2] {
+        [u64::from(is_long(index)), self.attention.shape(index)]
+    }
+
+    /// Whether several cases of the random stratum may be one draw.
+    pub fn repeats_shapes(&self) -> bool {
+        self.attention.pair.scope().compiles()
     }
 
     /// A case as text, without its kernels.

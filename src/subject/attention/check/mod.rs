@@ -146,17 +146,13 @@ impl Pair {
         let case = &trial.case;
         let mut verdict = Verdict::default();
         let (oracle, pair, mut relations) = match &trial.checks {
-            Checks::Turn(_) | Checks::All { .. } => {
+            Checks::Turn(_) | Checks::All { .. } | Checks::These(_) => {
                 // What kernels declare, a page size say, may lie beyond that: no case file could hold such a case, nor memory its tensors.
                 if let Err(FieldError { field, reason }) = validate(case) {
                     skip(&mut verdict, Skip::Case, format!("beyond the limits of a case: {field} {reason}"));
                     return verdict;
                 }
-                let (relations, left_out) = match &trial.checks {
-                    Checks::All { seed, set, also } => self.relations_of_set(case, *seed, *set, also),
-                    Checks::Turn(turn) => self.relations_of_turn(case, *turn),
-                    Checks::Only { .. } => Default::default(),
-                };
+                let (relations, left_out) = self.relations(trial);
                 (verdict.left_out, verdict.relations_left_out) = (trial.left_out.clone(), left_out);
                 (true, true, relations)
             }
@@ -303,7 +299,7 @@ fn has_non_finite(problem: &Problem, side: &Produced) -> bool {
 }
 
 /// Names a later production of a row; the first needs no name.
-fn produced(mut index: Index, production: usize) -> Index {
+pub(crate) fn produced(mut index: Index, production: usize) -> Index {
     if production > 0 {
         index.0.push(("again", production as u64));
     }
@@ -311,7 +307,7 @@ fn produced(mut index: Index, production: usize) -> Index {
 }
 
 /// The results of a row in the order they were produced, `o` and `lse`.
-fn productions(side: &Produced, row: usize) -> impl Iterator<Item = [&[u32]; 2]> {
+pub(crate) fn productions(side: &Produced, row: usize) -> impl Iterator<Item = [&[u32]; 2]> {
     let first = side.present[row].then(|| [side.o.row(row), side.lse.row(row)]);
     let again = side.again_of(row).iter().map(|it| [&it.o[..], &it.lse[..]]);
     first.into_iter().chain(again)

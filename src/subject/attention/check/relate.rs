@@ -8,7 +8,7 @@ use crate::subject::attention::data::Known;
 use crate::subject::attention::drive::{Poison, Produced, element_index, row_index};
 use crate::subject::attention::relation::{Relation, SidedRelation, draw_knob, every, rotate, splits};
 use crate::subject::attention::scope::SideScope;
-use crate::subject::attention::trial::{RELATIONS_PER_CASE, RelationSet};
+use crate::subject::attention::trial::{Checks, RELATIONS_PER_CASE, RelationSet, Trial};
 use crate::subject::attention::{Case, Inputs};
 
 /// Stream of the relation draws, apart from the case streams.
@@ -29,8 +29,18 @@ impl Pair {
         Some(format!("{}: {reason}", drawn.relation.axis()))
     }
 
+    /// The relations that a trial runs, and why others are left out.
+    pub(crate) fn relations(&self, trial: &Trial) -> (Vec<SidedRelation>, Vec<String>) {
+        match &trial.checks {
+            Checks::All { seed, set, also } => self.relations_of_set(&trial.case, *seed, *set, also),
+            Checks::Turn(turn) => self.relations_of_turn(&trial.case, *turn),
+            Checks::These(relations) => (relations.clone(), Vec::new()),
+            Checks::Only { relation, .. } => (relation.iter().cloned().collect(), Vec::new()),
+        }
+    }
+
     /// The relations of a case's turn, and why others are left out.
-    pub(in crate::subject::attention) fn relations_of_turn(&self, case: &Case, turn: u64) -> (Vec<SidedRelation>, Vec<String>) {
+    pub(super) fn relations_of_turn(&self, case: &Case, turn: u64) -> (Vec<SidedRelation>, Vec<String>) {
         let mut drawn = rotate(case, turn, RELATIONS_PER_CASE, &mut Stream::new(turn, RELATION_STREAM));
         // Knobs have a stream of their own: other kernels' relations stay what they are.
         let mut source = Stream::new(turn, KNOB_STREAM);
@@ -51,7 +61,7 @@ impl Pair {
     }
 
     /// All relations of a set that fit a case, and why others are left out.
-    pub(super) fn relations_of_set(
+    fn relations_of_set(
         &self,
         case: &Case,
         seed: u64,

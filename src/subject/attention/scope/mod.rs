@@ -10,6 +10,7 @@ pub(super) use call::{
     empty_entries, empty_rows, empty_sequences, even, has_empty_rows, has_empty_sequences, ragged, too_many, train_form,
 };
 
+use super::Case;
 use super::capabilities::{Capabilities, Form, Format, HeadDims};
 use super::conventions::{AnchorConvention, Conventions};
 use super::feature::Feature;
@@ -50,6 +51,16 @@ impl Scope {
     /// Whether no case is outside.
     pub fn is_everything(&self) -> bool {
         self.sides.iter().all(SideScope::is_everything)
+    }
+
+    /// Whether every call is taken that sets no knob.
+    pub fn takes_every_call(&self) -> bool {
+        self.sides.iter().all(SideScope::takes_every_call)
+    }
+
+    /// Whether a side declares that it does not do some calls.
+    pub fn has_limits(&self) -> bool {
+        self.sides.iter().any(SideScope::has_limits)
     }
 
     /// One side.
@@ -147,11 +158,28 @@ impl SideScope {
         SideScope { path, can: kernel.capabilities(), means: kernel.conventions(), ranks: kernel.context_parallel() }
     }
 
-    /// Whether no case is outside.
+    /// Whether no case is outside: where a kernel has knobs, a case may ask for one that it does not have.
     pub fn is_everything(&self) -> bool {
-        let everything =
-            Capabilities { knobs: Vec::new(), compiles: self.can.compiles, guarded: self.can.guarded, ..Default::default() };
-        self.ranks && self.means == Conventions::default() && self.can == everything
+        self.takes_every_call() && self.can.knobs.is_empty()
+    }
+
+    /// Whether every call is taken that sets no knob.
+    pub fn takes_every_call(&self) -> bool {
+        self.ranks && self.means == Conventions::default() && !self.has_limits()
+    }
+
+    /// Whether it declares that it does not do some calls.
+    pub fn has_limits(&self) -> bool {
+        let Capabilities { compiles, guarded, .. } = self.can;
+        let none = Capabilities { knobs: self.can.knobs.clone(), compiles, guarded, ..Default::default() };
+        self.can != none
+    }
+
+    /// Whether its kernel can be asked for a case that it declares it does not do: the call means to it what the case says, and it is asked
+    /// for no ranks that it does not know of ([`AttentionKernel::context_parallel`]).
+    pub fn can_be_asked(&self, case: &Case) -> bool {
+        let meaning = SideScope { can: Capabilities { knobs: self.can.knobs.clone(), ..Default::default() }, ..self.clone() };
+        meaning.outside(case).is_none() && self.outside(case).is_some()
     }
 
     /// What was declared.

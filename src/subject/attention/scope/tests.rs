@@ -183,6 +183,19 @@ fn an_unlimited_scope_leaves_every_case_as_it_is() {
     assert!(scope(Capabilities::default(), Capabilities { guarded: false, ..Capabilities::default() }).is_everything());
 }
 
+/// A knob takes no call away; that a case may name another one is no matter of calls.
+#[test]
+fn a_knob_is_no_limit() {
+    let knob = Knob { name: "threads".into(), values: vec!["1".into(), "2".into()] };
+    let knobs = scope(Capabilities::default(), Capabilities { knobs: vec![knob.clone()], ..Capabilities::default() });
+    assert!(knobs.takes_every_call() && !knobs.has_limits() && !knobs.is_everything());
+    let limited = Capabilities { knobs: vec![knob], max_rows: Some(16), ..Capabilities::default() };
+    let limited = scope(Capabilities::default(), limited);
+    assert!(!limited.takes_every_call() && limited.has_limits());
+    let no_ranks = Scope::of(&Declares::default(), &Declares::default());
+    assert!(!no_ranks.takes_every_call() && !no_ranks.has_limits());
+}
+
 /// The reasons of a campaign, each with its count.
 fn reasons(scope: &Scope, cases: u64) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
