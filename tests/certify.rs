@@ -266,7 +266,12 @@ fn two_certificates_are_compared_by_claim_and_stratum() {
     );
     // It is verified beside the one that it names, or without.
     let alone = new.lastbit(&["verify", "new.json", "--sample-seed", "1"]);
-    assert!(code(&alone) == 3 && stdout(&alone).contains("verified but for version_equal: "), "{}{}", stdout(&alone), stderr(&alone));
+    assert!(
+        code(&alone) == 3 && stdout(&alone).contains("verified but for version_equal: "),
+        "{}{}",
+        stdout(&alone),
+        stderr(&alone)
+    );
     let beside = new.lastbit(&["verify", "new.json", "--sample-seed", "1", "--previous", &cert]);
     assert!(code(&beside) == 0 && stdout(&beside).contains(", as named"), "{}{}", stdout(&beside), stderr(&beside));
     let own = new.lastbit(&["verify", "new.json", "--sample-seed", "1", "--previous", "new.json"]);

@@ -35,7 +35,7 @@ pub fn about(claim: Claim) -> &'static str {
         Claim::ChunkInvariant => "one ULP up in steps of one row",
         Claim::PrefixInvariant => "one ULP up after a prefix-cache hit",
         Claim::SplitInvariant => "one ULP up beside sixteen requests or more, over more than 256 keys",
-        Claim::ParallelInvariant => "one ULP up over context-parallel ranks",
+        Claim::ParallelInvariant => "one ULP up over context-parallel ranks, or with one KV head",
         Claim::Accurate => "twice the result",
         Claim::RejectsOrCorrect => "NaN for a result",
         Claim::VersionEqual => "",
@@ -56,6 +56,7 @@ struct Facts {
     hit: bool,
     long: bool,
     ranks: bool,
+    one_head: bool,
 }
 
 impl Disturbed {
@@ -72,7 +73,8 @@ impl Disturbed {
             Claim::ChunkInvariant => facts.one_row,
             Claim::PrefixInvariant => facts.hit,
             Claim::SplitInvariant => facts.sequences >= 16 && facts.long,
-            Claim::ParallelInvariant => facts.ranks,
+            // A kernel without context-parallel ranks has those of heads: one KV head of two.
+            Claim::ParallelInvariant => facts.ranks || facts.one_head,
             Claim::Accurate | Claim::RejectsOrCorrect => true,
             Claim::VersionEqual => false,
         };
@@ -121,8 +123,8 @@ impl AttentionKernel for Disturbed {
         self.honest.varlen(call, Outputs { o, lse })?;
         let sequences = call.cu_seqlens_q.len() - 1;
         let longest = call.cu_seqlens_k.windows(2).map(|it| it[1] - it[0]).max().unwrap_or(0);
-        let ranks = call.attributes.context.is_some();
-        self.spoil(&Facts { sequences, long: longest > LONG, ranks, ..Facts::default() }, Outputs { o, lse });
+        let (ranks, one_head) = (call.attributes.context.is_some(), call.attributes.kv_heads == 1);
+        self.spoil(&Facts { sequences, long: longest > LONG, ranks, one_head, ..Facts::default() }, Outputs { o, lse });
         Ok(())
     }
 
@@ -132,8 +134,8 @@ impl AttentionKernel for Disturbed {
         let longest = |lengths: &[u32]| lengths.iter().copied().max().unwrap_or(0);
         let padded = call.q.dims[1] > longest(call.lengths_q) as usize || call.k.dims[1] > longest(call.lengths_kv) as usize;
         let (sequences, long) = (call.lengths_q.len(), longest(call.lengths_kv) > LONG);
-        let ranks = call.attributes.context.is_some();
-        self.spoil(&Facts { sequences, padded, long, ranks, ..Facts::default() }, Outputs { o, lse });
+        let (ranks, one_head) = (call.attributes.context.is_some(), call.attributes.kv_heads == 1);
+        self.spoil(&Facts { sequences, padded, long, ranks, one_head, ..Facts::default() }, Outputs { o, lse });
         Ok(())
     }
 
@@ -149,6 +151,7 @@ impl AttentionKernel for Disturbed {
             hit: call.prefix_lens.iter().any(|&hit| hit > 0),
             long: call.cache_seqlens.iter().any(|&keys| keys > LONG),
             ranks: call.attributes.context.is_some(),
+            one_head: call.attributes.kv_heads == 1,
         };
         self.spoil(&facts, Outputs { o, lse });
         Ok(())

@@ -275,6 +275,7 @@ pub(super) fn witness(pair: &Pair) -> String {
 mod tests {
     use super::*;
     use crate::subject::attention::battery::Size;
+    use crate::subject::attention::per_sequence::{PerSequence, SequenceCall};
 
     fn work(pins: &str) -> Work {
         let kernel = Implementation::reference(Reference::default());
@@ -288,6 +289,25 @@ mod tests {
             Record::Mutant(hunt) | Record::Control(hunt) => hunt,
             Record::Case(_) => unreachable!("a hunt was asked for"),
         }
+    }
+
+    /// Ranks of heads are ranks: most kernels know of no others.
+    #[test]
+    fn a_kernel_without_context_ranks_has_a_control_of_ranks() {
+        let kernel = Implementation::kernel(Arc::new(PerSequence::new(
+            "zeros",
+            "1",
+            |_: &SequenceCall<'_>, o: &mut [f32], lse: &mut [f32]| {
+                o.fill(0.0);
+                lse.fill(0.0);
+                Ok(())
+            },
+        )));
+        assert!(!kernel.kernel.context_parallel());
+        let pair = Pair { train: kernel.clone(), infer: kernel, oracle: Mode::Off, captured: None, witness: false };
+        let work = Work::new(Battery::new(Size::Quick, 1, &Attention::of(pair)), vec![Claim::ParallelInvariant]);
+        let found = hunt(&work, Unit::Control(Claim::ParallelInvariant));
+        assert!(found.found.is_some() && !found.elsewhere, "{found:?}");
     }
 
     /// What pins exclude shows no fault of theirs.

@@ -165,14 +165,19 @@ impl SideScope {
 
     /// Whether every call is taken that sets no knob.
     pub fn takes_every_call(&self) -> bool {
-        self.ranks && self.means == Conventions::default() && !self.has_limits()
+        self.context_parallel() && self.means == Conventions::default() && !self.has_limits()
     }
 
-    /// Whether it declares that it does not do some calls.
+    /// Whether it declares that it does not do some calls that it [can be asked](SideScope::can_be_asked) for: ranks are no such call.
     pub fn has_limits(&self) -> bool {
-        let Capabilities { compiles, guarded, .. } = self.can;
-        let none = Capabilities { knobs: self.can.knobs.clone(), compiles, guarded, ..Default::default() };
-        self.can != none
+        let Capabilities { knobs, features, compiles, guarded, .. } = &self.can;
+        let lacks = |feature: &Feature| features.as_ref().is_some_and(|list| !list.contains(feature));
+        let features = match Feature::ALL.iter().any(|it| *it != Feature::ContextParallel && lacks(it)) {
+            true => return true,
+            false => features.clone(),
+        };
+        let (knobs, compiles, guarded) = (knobs.clone(), *compiles, *guarded);
+        self.can != Capabilities { knobs, features, compiles, guarded, ..Default::default() }
     }
 
     /// Whether its kernel can be asked for a case that it declares it does not do: the call means to it what the case says, and it is asked

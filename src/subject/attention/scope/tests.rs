@@ -194,6 +194,12 @@ fn a_knob_is_no_limit() {
     assert!(!limited.takes_every_call() && limited.has_limits());
     let no_ranks = Scope::of(&Declares::default(), &Declares::default());
     assert!(!no_ranks.takes_every_call() && !no_ranks.has_limits());
+    let but = |left_out: Feature| {
+        let features = Feature::ALL.into_iter().filter(|it| *it != left_out).collect();
+        scope(Capabilities::default(), Capabilities { features: Some(features), ..Capabilities::default() })
+    };
+    assert!(!but(Feature::ContextParallel).takes_every_call() && !but(Feature::ContextParallel).has_limits());
+    assert!(but(Feature::Softcap).has_limits());
 }
 
 /// The reasons of a campaign, each with its count.
