@@ -34,13 +34,13 @@ impl Combinations {
     }
 
     /// Its knobs and values.
-    pub fn of(&self, number: usize) -> Vec<(usize, u8)> {
+    pub fn of(&self, number: usize) -> Vec<(usize, u16)> {
         let group = self.groups.partition_point(|(_, first)| *first <= number) - 1;
         let (knobs, first) = &self.groups[group];
         let mut left = number - first;
-        let mut values: Vec<(usize, u8)> = Vec::with_capacity(knobs.len());
+        let mut values: Vec<(usize, u16)> = Vec::with_capacity(knobs.len());
         for &knob in knobs.iter().rev() {
-            values.push((knob, (left % self.sizes[knob]) as u8));
+            values.push((knob, (left % self.sizes[knob]) as u16));
             left /= self.sizes[knob];
         }
         values.reverse();
@@ -48,12 +48,12 @@ impl Combinations {
     }
 
     /// The number of a pair; knobs ascending.
-    fn pair(&self, row: &[u8], a: usize, b: usize) -> usize {
+    fn pair(&self, row: &[u16], a: usize, b: usize) -> usize {
         self.first[a * self.sizes.len() + b] + usize::from(row[a]) * self.sizes[b] + usize::from(row[b])
     }
 
     /// The number of a triple; knobs ascending.
-    fn triple(&self, row: &[u8], a: usize, b: usize, c: usize) -> usize {
+    fn triple(&self, row: &[u16], a: usize, b: usize, c: usize) -> usize {
         let knobs = self.sizes.len();
         let values = (usize::from(row[a]) * self.sizes[b] + usize::from(row[b])) * self.sizes[c] + usize::from(row[c]);
         self.first[(a * knobs + b) * knobs + c] + values
@@ -64,7 +64,7 @@ impl Combinations {
     }
 
     /// Every combination of a row that holds one knob's value, as far as the others have values.
-    pub fn with(&self, row: &[u8], knob: usize, mut each: impl FnMut(usize)) {
+    pub fn with(&self, row: &[u16], knob: usize, mut each: impl FnMut(usize)) {
         let there: Vec<usize> = (0..row.len()).filter(|&other| other != knob && row[other] != OPEN).collect();
         match self.t() {
             2 => there.iter().for_each(|&other| each(self.pair(row, knob.min(other), knob.max(other)))),
@@ -84,7 +84,7 @@ impl Combinations {
     }
 
     /// Every combination of a row, as far as it has values.
-    pub fn all(&self, row: &[u8], mut each: impl FnMut(usize)) {
+    pub fn all(&self, row: &[u16], mut each: impl FnMut(usize)) {
         for (knobs, _) in &self.groups {
             match knobs[..] {
                 [a, b] if row[a] != OPEN && row[b] != OPEN => each(self.pair(row, a, b)),

@@ -8,7 +8,7 @@ use super::combination::Combinations;
 use crate::source::mix;
 
 /// No value yet.
-pub(super) const OPEN: u8 = u8::MAX;
+pub(super) const OPEN: u16 = u16::MAX;
 
 /// What values of a few knobs may not stand together.
 pub(super) struct Rule {
@@ -50,7 +50,7 @@ impl Rule {
     }
 
     /// Whether a row, some of it open, cannot be completed under this rule alone.
-    fn forbids(&self, row: &[u8]) -> bool {
+    fn forbids(&self, row: &[u16]) -> bool {
         let digit = |n: usize| match row[self.knobs[n]] {
             OPEN => self.open[n],
             value => usize::from(value),
@@ -94,20 +94,20 @@ impl Constraints {
     }
 
     /// The first rule that a row with open knobs breaks.
-    pub fn broken(&self, row: &[u8]) -> Option<&Rule> {
+    pub fn broken(&self, row: &[u16]) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.forbids(row))
     }
 
-    fn allows(&self, row: &[u8], knob: usize) -> bool {
+    fn allows(&self, row: &[u16], knob: usize) -> bool {
         self.of_knob[knob].iter().all(|&n| !self.rules[n].forbids(row))
     }
 
     /// Whether every open neighbour of a knob still has a value.
-    fn looks_ahead(&self, row: &mut [u8], knob: usize) -> bool {
+    fn looks_ahead(&self, row: &mut [u16], knob: usize) -> bool {
         self.near[knob].iter().all(|&other| {
             row[other] != OPEN
                 || (0..self.sizes[other]).any(|value| {
-                    row[other] = value as u8;
+                    row[other] = value as u16;
                     let allowed = self.allows(row, other);
                     row[other] = OPEN;
                     allowed
@@ -117,17 +117,17 @@ impl Constraints {
 
     /// Whether some row has what is given: a depth-first search over the knobs that rules tie together. Where it ends without a row,
     /// none has it.
-    fn possible(&self, given: &[u8]) -> bool {
+    fn possible(&self, given: &[u16]) -> bool {
         let mut row = given.to_vec();
         self.broken(&row).is_none() && self.search(&mut row, &self.tied)
     }
 
-    fn search(&self, row: &mut [u8], order: &[usize]) -> bool {
+    fn search(&self, row: &mut [u16], order: &[usize]) -> bool {
         let Some((&knob, rest)) = order.split_first() else { return true };
         if row[knob] != OPEN {
             return self.looks_ahead(row, knob) && self.search(row, rest);
         }
-        for value in 0..self.sizes[knob] as u8 {
+        for value in 0..self.sizes[knob] as u16 {
             row[knob] = value;
             if self.allows(row, knob) && self.looks_ahead(row, knob) && self.search(row, rest) {
                 return true;
@@ -139,7 +139,7 @@ impl Constraints {
 
     /// Fills what is open in `order`, each knob with the first value that `prefer` names and that some row has. The row must be
     /// [possible](Self::possible).
-    fn fill(&self, row: &mut [u8], order: &[usize], mut prefer: impl FnMut(&[u8], usize) -> Vec<u8>) {
+    fn fill(&self, row: &mut [u16], order: &[usize], mut prefer: impl FnMut(&[u16], usize) -> Vec<u16>) {
         for &knob in order.iter() {
             if row[knob] != OPEN {
                 continue;
@@ -156,7 +156,7 @@ impl Constraints {
 
 /// A covering array: rows in which every combination occurs that any row can have.
 pub(super) struct Array {
-    pub rows: Vec<Vec<u8>>,
+    pub rows: Vec<Vec<u16>>,
     pub combinations: Combinations,
     /// Whether a row has it, by number. Those that none has are impossible.
     pub valid: Vec<bool>,
@@ -174,7 +174,7 @@ pub(super) fn cover(constraints: &Constraints, t: usize) -> Array {
     // What a rule forbids can be no gain.
     let mut wanted: Vec<bool> = (0..combinations.count).map(|number| constraints.broken(&row_of(number)).is_none()).collect();
     let mut valid = vec![false; combinations.count];
-    let mut rows: Vec<Vec<u8>> = Vec::new();
+    let mut rows: Vec<Vec<u16>> = Vec::new();
     for number in 0..combinations.count {
         if !wanted[number] {
             continue;
@@ -190,7 +190,7 @@ pub(super) fn cover(constraints: &Constraints, t: usize) -> Array {
         let mut scratch = row.clone();
         constraints.fill(&mut row, &order, |row, knob| {
             scratch.copy_from_slice(row);
-            let mut ranked: Vec<(u32, u64, u8)> = (0..sizes[knob] as u8)
+            let mut ranked: Vec<(u32, u64, u16)> = (0..sizes[knob] as u16)
                 .map(|value| {
                     scratch[knob] = value;
                     let mut gain = 0;
@@ -212,18 +212,18 @@ mod tests {
     use super::*;
 
     /// Every row that breaks no rule, by looking at all.
-    fn every_row(sizes: &[usize], forbids: &[(Vec<usize>, Vec<bool>)]) -> Vec<Vec<u8>> {
+    fn every_row(sizes: &[usize], forbids: &[(Vec<usize>, Vec<bool>)]) -> Vec<Vec<u16>> {
         let total: usize = sizes.iter().product();
         let rows = (0..total).map(|mut left| {
             let digit = |&size: &usize| {
                 let value = left % size;
                 left /= size;
-                value as u8
+                value as u16
             };
-            sizes.iter().map(digit).collect::<Vec<u8>>()
+            sizes.iter().map(digit).collect::<Vec<u16>>()
         });
         let allowed =
-            |row: &Vec<u8>| forbids.iter().all(|(knobs, table)| !table[place(sizes, knobs, |n| usize::from(row[knobs[n]]))]);
+            |row: &Vec<u16>| forbids.iter().all(|(knobs, table)| !table[place(sizes, knobs, |n| usize::from(row[knobs[n]]))]);
         rows.filter(allowed).collect()
     }
 

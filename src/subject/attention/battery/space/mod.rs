@@ -41,7 +41,7 @@ use super::super::case::Case;
 
 /// A value for each knob of a space, by its number; a knob of a case that is outside the space's values has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Row(Vec<u8>);
+pub struct Row(Vec<u16>);
 
 impl Row {
     /// The number of a knob's value.

@@ -18,7 +18,7 @@ impl Space {
     pub fn read(&self, case: &Case) -> Row {
         let (problem, train, infer) = (&case.problem, &case.train, &case.infer);
         let mut row = vec![OPEN; self.knobs.len()];
-        let mut put = |knob: usize, value: Option<usize>| row[knob] = value.map_or(OPEN, |it| it as u8);
+        let mut put = |knob: usize, value: Option<usize>| row[knob] = value.map_or(OPEN, |it| it as u16);
         let format = Format { storage: problem.dtype, out: problem.out_dtype };
         put(at::FORMAT, self.formats.iter().position(|it| *it == format));
         put(at::KV8, Some(kv8(problem) as usize));

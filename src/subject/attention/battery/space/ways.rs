@@ -80,8 +80,8 @@ impl Space {
     }
 
     /// `length g-1, steps chunks`.
-    fn words(&self, combination: &[(usize, u8)]) -> String {
-        let word = |&(knob, value): &(usize, u8)| {
+    fn words(&self, combination: &[(usize, u16)]) -> String {
+        let word = |&(knob, value): &(usize, u16)| {
             let (name, values) = &self.knobs[knob];
             format!("{name} {}", values[usize::from(value)])
         };
