@@ -267,4 +267,7 @@ fn shards_of_a_certification_are_one_certificate() {
     assert_eq!(code(&joined), code(&whole), "{}{}", stdout(&joined), stderr(&joined));
     assert_eq!(stdout(&joined), stdout(&whole));
     assert_same(&certificate(&one), &certificate(&many), "7 shards");
+    let made: Value =
+        serde_json::from_str(&std::fs::read_to_string(many.path("result/cert.json")).expect("a file")).expect("JSON");
+    assert_eq!(made["predicate"]["lastbit"]["environment"]["programs_sha256"].as_array().expect("programs").len(), 1);
 }

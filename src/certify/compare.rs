@@ -353,25 +353,65 @@ mod tests {
         assert_eq!(outcome(&[[ran(), other], both(fault)]), Outcome::Changed);
     }
 
-    /// A reference kernel that fails or refuses every paged call.
-    struct Stops(Reference, KernelError);
+    /// A version of the reference kernel.
+    #[derive(Default)]
+    struct Version {
+        honest: Reference,
+        /// What every paged call ends with.
+        stop: Option<KernelError>,
+        /// Paged calls with several rows of a sequence give other bits.
+        rows_matter: bool,
+        /// It has a knob, which changes nothing.
+        knob: bool,
+    }
 
-    impl AttentionKernel for Stops {
+    impl AttentionKernel for Version {
         fn identity(&self) -> Identity {
-            Identity::cpu("stops", "1")
+            Identity::cpu("version", "1")
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            let knob = Knob { name: "threads".into(), values: vec!["1".into(), "2".into()] };
+            Capabilities { knobs: if self.knob { vec![knob] } else { Vec::new() }, ..Capabilities::default() }
+        }
+
+        fn context_parallel(&self) -> bool {
+            true
         }
 
         fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-            self.0.varlen(call, outputs)
+            self.honest.varlen(call, outputs)
         }
 
         fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-            self.0.dense(call, outputs)
+            self.honest.dense(call, outputs)
         }
 
-        fn paged(&self, _: &PagedCall<'_>, _: Outputs<'_>) -> Result<(), KernelError> {
-            Err(self.1.clone())
+        fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
+            if let Some(error) = &self.stop {
+                return Err(error.clone());
+            }
+            let Outputs { o, lse } = outputs;
+            self.honest.paged(call, Outputs { o, lse })?;
+            if self.rows_matter && call.cu_seqlens_q.windows(2).any(|it| it[1] - it[0] > 1) {
+                o.bits.iter_mut().for_each(|bits| *bits ^= 1);
+            }
+            Ok(())
         }
+    }
+
+    /// A version on both paths.
+    fn pair(version: Version) -> Pair {
+        of(Implementation::kernel(Arc::new(version)))
+    }
+
+    /// The reference kernel on both paths.
+    fn reference(words: &str) -> Pair {
+        of(Implementation::reference(Reference::parse(words).expect("a kernel")))
+    }
+
+    fn of(it: Implementation) -> Pair {
+        Pair { train: it.clone(), infer: it, oracle: Mode::Enclosure, captured: None, witness: false }
     }
 
     /// A record that was changed in what no output says, and a stratum that a certificate knows nothing of.
@@ -397,38 +437,11 @@ mod tests {
         assert_eq!(of(&[]).differs_from(&certificate), Some("random".into()));
     }
 
-    /// A reference kernel of other bits where a call has several rows.
-    struct Rows(Reference);
-
-    impl AttentionKernel for Rows {
-        fn identity(&self) -> Identity {
-            Identity::cpu("rows", "1")
-        }
-
-        fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-            self.0.varlen(call, outputs)
-        }
-
-        fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-            self.0.dense(call, outputs)
-        }
-
-        fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-            let Outputs { o, lse } = outputs;
-            self.0.paged(call, Outputs { o, lse })?;
-            if call.cu_seqlens_q.windows(2).any(|it| it[1] - it[0] > 1) {
-                o.bits.iter_mut().for_each(|bits| *bits ^= 1);
-            }
-            Ok(())
-        }
-    }
-
     /// Rows are made one by one, and after a preemption all at once: the first making has the same bits.
     #[test]
     fn rows_made_again_are_compared() {
-        let pair = |it: Implementation| Pair { train: it.clone(), infer: it, oracle: Mode::Off, captured: None, witness: false };
-        let old = pair(Implementation::reference(Reference::default()));
-        let new = pair(Implementation::kernel(Arc::new(Rows(Reference::default()))));
+        let old = reference("ref:aligned");
+        let new = pair(Version { rows_matter: true, ..Version::default() });
         let mut problem = Problem::plain(&[(6, 6)], [1, 1], [4, 4], Dtype::F32);
         problem.mask.causal = Some(Anchor::BottomRight);
         let mut case = Case::plain(problem, Data::Drawn { seed: 1, regime: Regime::Normal });
@@ -440,42 +453,11 @@ mod tests {
         assert!(difference.elements[0].index.to_string().ends_with("again=1"), "{}", difference.elements[0].index);
     }
 
-    /// A reference kernel with a knob that changes nothing.
-    struct Knobbed(Reference);
-
-    impl AttentionKernel for Knobbed {
-        fn identity(&self) -> Identity {
-            Identity::cpu("knobbed", "1")
-        }
-
-        fn capabilities(&self) -> Capabilities {
-            let knob = Knob { name: "threads".into(), values: vec!["1".into(), "2".into()] };
-            Capabilities { knobs: vec![knob], ..Capabilities::default() }
-        }
-
-        fn context_parallel(&self) -> bool {
-            true
-        }
-
-        fn varlen(&self, call: &VarlenCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-            self.0.varlen(call, outputs)
-        }
-
-        fn dense(&self, call: &DenseCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-            self.0.dense(call, outputs)
-        }
-
-        fn paged(&self, call: &PagedCall<'_>, outputs: Outputs<'_>) -> Result<(), KernelError> {
-            self.0.paged(call, outputs)
-        }
-    }
-
     /// The same bits, and one thing more to run in one of the two.
     #[test]
     fn a_knob_of_one_version_changes_no_bits() {
-        let pair = |it: Implementation| Pair { train: it.clone(), infer: it, oracle: Mode::Off, captured: None, witness: false };
-        let old = pair(Implementation::reference(Reference::default()));
-        let new = pair(Implementation::kernel(Arc::new(Knobbed(Reference::default()))));
+        let old = reference("ref:aligned");
+        let new = pair(Version { knob: true, ..Version::default() });
         let both = Pair { infer: new.infer.clone(), ..old.clone() };
         let battery = Battery::new(Size::Quick, 1, &Attention::of(both));
         let mut more = 0;
@@ -496,15 +478,8 @@ mod tests {
 
     #[test]
     fn what_keeps_a_version_from_an_answer_is_said() {
-        let pair = |it: &Implementation| Pair {
-            train: it.clone(),
-            infer: it.clone(),
-            oracle: Mode::Enclosure,
-            captured: None,
-            witness: false,
-        };
-        let whole = pair(&Implementation::reference(Reference::default()));
-        let stops = |error| pair(&Implementation::kernel(Arc::new(Stops(Reference::default(), error))));
+        let whole = reference("ref:aligned");
+        let stops = |error| pair(Version { stop: Some(error), ..Version::default() });
         let changed: Vec<(Part, u64)> = (0..4).map(|n| (Part::Random, n)).collect();
         let battery = Battery::new(Size::Quick, 1, &Attention::of(whole.clone()));
         let shown = |old: &Pair, new: &Pair| match smallest(old, new, &battery, &changed) {
@@ -517,7 +492,7 @@ mod tests {
         let expected = "the old version ends in a fault: the call failed: out of memory";
         assert_eq!(shown(&fails, &whole), (Path::Infer, expected.into()));
         assert!(matches!(smallest(&whole, &whole, &battery, &changed), Shown::Related));
-        let other = pair(&Implementation::reference(Reference::parse("ref:aligned,softmax.block=1").unwrap()));
+        let other = reference("ref:aligned,softmax.block=1");
         assert!(matches!(smallest(&whole, &other, &battery, &changed), Shown::Bits(_)));
     }
 }

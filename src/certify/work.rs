@@ -315,6 +315,10 @@ mod tests {
     fn faults_are_looked_for_among_the_certified_cases_first() {
         let [free, pinned] = [work("none"), work("causal=none")];
         assert!(!free.is_restricted() && pinned.is_restricted());
+        // A control shows with the calls that its claim is about, or not at all.
+        let mutant = Hunt::of_mutant("A-M1".parse().expect("a planted fault"));
+        assert!(pinned.looks_elsewhere(&mutant) && !free.looks_elsewhere(&mutant));
+        assert!(!pinned.looks_elsewhere(&Hunt::of_control(Claim::ChunkInvariant)));
         // The causal limit: without a causal mask there is none.
         let unit = Unit::Mutant("A-M1".parse().expect("a planted fault"));
         let [free, pinned_found] = [&free, &pinned].map(|it| hunt(it, unit));

@@ -70,7 +70,7 @@ fn page(options: &Options, table: &str, outside: bool) -> String {
     format!(
         "# Invariance\n\n\
          Each kernel against itself, over {} cases, each under every change. *kept*: no bit of a row differed, and no recipe: equal recipes\n\
-         promise equal bits. A number: the fewest positions of a sequence at which the change shows in bits; *recipes*: where the promise ends, if that is earlier.\n\
+         promise equal bits. A number: the fewest positions of a sequence, as far as shrinking found, at which the change shows in bits; *recipes*: where the promise ends, if that is earlier.\n\
          *train = infer* is one kernel on both paths. A promise that was broken would have ended the command.{no_recipes}\n\n\
          Made by `{command}`.\n\n{table}",
         options.cases

@@ -51,7 +51,7 @@ pub(super) struct Options {
     /// The captured tensors, where the certificate has such a stratum
     #[arg(long, value_name = "FILE.safetensors")]
     data: Option<PathBuf>,
-    /// The earlier certificate, where it was made with one: without it, whether bits changed since then is not looked at
+    /// The earlier certificate, where it was made with one: without it, whether bits changed since then is not looked at, and the exit code is 3
     #[arg(long, value_name = "CERT")]
     previous: Option<PathBuf>,
     /// Threads [default: one for each core; more with a kernel in another process, which is waited for]

@@ -108,7 +108,9 @@ impl Sums {
                 )
             }
             Claim::RejectsOrCorrect => match self.strata[&Part::Outside].result.generated {
-                0 => format!("{elements} elements in {cases} cases; the kernels declare no limit, so no case is outside"),
+                0 => format!(
+                    "{elements} elements in {cases} cases; the kernels declare no limit of their calls, so no case is outside"
+                ),
                 outside => {
                     format!("{elements} elements and refusals in {cases} cases, {outside} of them outside what is declared")
                 }
